@@ -1,0 +1,1 @@
+"""Kubernetes objects as plain dictionaries: pure functions of names and plans, no cloud look-ups."""

@@ -1,0 +1,36 @@
+"""Labels, annotations and the GPU taint: one spelling for manifests, node groups, jobs and the brain."""
+
+PREFIX = "dormouse.dev"
+
+# On nodes and in selectors.
+POOL_LABEL = f"{PREFIX}/pool"
+SLOT_LABEL = f"{PREFIX}/slot"
+PURCHASE_LABEL = f"{PREFIX}/purchase"
+ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"
+ZONE_TOPOLOGY_LABEL = "topology.kubernetes.io/zone"
+GPU_RESOURCE = "nvidia.com/gpu"
+GPU_TAINT_KEY = "nvidia.com/gpu"
+GPU_TAINT_VALUE = "true"
+
+# On pods. A pod whose ACCEPTING_LABEL is not "true" keeps its connections and gets no new ones.
+ZONE_LABEL = f"{PREFIX}/zone"
+ACCEPTING_LABEL = f"{PREFIX}/accepting"
+PLANNED_LOAD_ANNOTATION = f"{PREFIX}/planned-load-s"
+PLAN_ANNOTATION = f"{PREFIX}/plan"
+
+# On volumes: without it the EBS CSI driver's own policy refuses to attach (AmazonEBSCSIDriverPolicyV2).
+CSI_VOLUME_TAG = "ebs.csi.aws.com/cluster"
+
+
+def app_labels(instance: str) -> dict[str, str]:
+    """Labels of every object of one model server called `instance`."""
+    return {
+        "app.kubernetes.io/name": "vllm",
+        "app.kubernetes.io/instance": instance,
+        "app.kubernetes.io/managed-by": "dormouse",
+    }
+
+
+def pod_selector(instance: str) -> dict[str, str]:
+    """The labels that never change on the pods of `instance`."""
+    return {"app.kubernetes.io/name": "vllm", "app.kubernetes.io/instance": instance}
