@@ -1,0 +1,210 @@
+"""vLLM behind its gateway: the objects that serve one model in one namespace."""
+
+from typing import NotRequired, TypedDict
+
+import pulumi
+
+from components._inputs import Arguments
+from components.objects import KubernetesObject
+from serving.accelerators import instance_shape
+from serving.errors import DormouseError
+from serving.manifests.deployment import API_KEY_FIELD, ServiceNames, deployment
+from serving.manifests.labels import app_labels
+from serving.manifests.service import (
+    EXPOSURES,
+    SERVICE_PORT,
+    Access,
+    gateway_config_map,
+    network_policy,
+    service,
+    service_account,
+)
+from serving.memory import KV_CACHE_DTYPES, EngineLimits
+from serving.profiles import load_model
+from serving.service_plan import ServicePlan, plan_service
+
+
+class VllmServiceArgs(TypedDict):
+    """Arguments of `VllmService`."""
+
+    model: str
+    """The model's name in the data folder, such as `kimi-k2.5`."""
+    instance_type: str
+    """The machine that a replica fills, such as `p5en.48xlarge`."""
+    context_tokens: int
+    """Longest request, prompt and answer together, in tokens."""
+    max_sequences: int
+    """Requests that may run at once."""
+    kv_cache_dtype: NotRequired[str]
+    """`auto` (BF16) or `fp8`. Default: auto."""
+    volume_mib_per_s: int
+    """The weight volume's throughput, from which the start-up window is computed."""
+    drain_s: NotRequired[int]
+    """Seconds that vLLM goes on answering after it was told to stop. Default: 600."""
+    namespace: pulumi.Input[str]
+    """The namespace, which exists."""
+    pool: str
+    """The node label that GPU nodes of this server carry."""
+    zones: list[str]
+    """Zones that have a weight volume; one Deployment is made for each."""
+    claim_names: list[str]
+    """The claim of each zone, in the order of `zones`."""
+    api_key: pulumi.Input[str]
+    """The key that callers send; a secret."""
+    exposure: NotRequired[str]
+    """`cluster`, `internal` or `public`. Default: cluster."""
+    allowed_cidrs: NotRequired[list[str]]
+    """Addresses that a load balancer lets in; required for public."""
+    certificate_arn: NotRequired[str]
+    """ACM certificate of the load balancer; required for public."""
+    control_plane_cidrs: pulumi.Input[list[str]]
+    """Addresses from which the API server's proxy reads metrics."""
+    node_cidrs: pulumi.Input[list[str]]
+    """Addresses of nodes, through which a load balancer's connections come."""
+
+
+class VllmService(pulumi.ComponentResource):
+    """One Deployment for each zone with a weight volume, behind one Service, one key and one NetworkPolicy."""
+
+    service_name: pulumi.Output[str]
+    """The Service inside the namespace."""
+    service_port: pulumi.Output[int]
+    """The Service's port."""
+    api_key_secret_name: pulumi.Output[str]
+    """The Secret that holds the key."""
+    deployment_names: pulumi.Output[list[str]]
+    """The Deployment of each zone, in the order of `zones`."""
+    planned_load_s: pulumi.Output[int]
+    """An estimate of a start, in seconds."""
+    startup_window_s: pulumi.Output[int]
+    """The longest start that is waited for, in seconds."""
+    weights_bytes: pulumi.Output[int]
+    """Bytes of the whole checkpoint."""
+    kv_cache_tokens: pulumi.Output[int]
+    """Tokens that the KV cache holds."""
+
+    def __init__(self, name: str, args: VllmServiceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Register the service; the objects use the provider in `opts`. A plan that does not fit is refused here."""
+        super().__init__("dormouse:index:VllmService", name, {}, opts)
+        given = Arguments("VllmService", args)
+        plan = _plan(given)
+        model_name = given.text("model")
+        zones = given.texts("zones", at_least=1)
+        claims = given.texts("claim_names", at_least=1)
+        if len(claims) != len(zones):
+            given.fault("claim_names", f"got {len(claims)} for {len(zones)} zones; accepted: one for each zone")
+        namespace = given.required("namespace")
+        pool = given.text("pool")
+        api_key = given.required("api_key")
+        access = _access(given)
+        control_plane_cidrs = given.required("control_plane_cidrs")
+        node_cidrs = given.required("node_cidrs")
+        given.check()
+        if plan is None:
+            raise AssertionError  # given.check has raised
+
+        model = load_model(model_name)
+        base = model.served_name.replace(".", "-")
+        names = ServiceNames(
+            instance=name,
+            namespace=namespace,
+            service=base,
+            service_account=base,
+            api_key_secret=f"{base}-api-key",
+            gateway_config=f"{base}-gateway",
+            pool=pool,
+        )
+        child = pulumi.ResourceOptions(parent=self)
+        account = KubernetesObject(f"{name}-account", service_account(names), child)
+        secret = KubernetesObject(
+            f"{name}-api-key",
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {
+                    "name": names.api_key_secret,
+                    "namespace": namespace,
+                    "labels": app_labels(names.instance),
+                },
+                "type": "Opaque",
+                "stringData": {API_KEY_FIELD: pulumi.Output.secret(api_key)},
+            },
+            child,
+        )
+        config = KubernetesObject(f"{name}-gateway", gateway_config_map(names), child)
+        policy = pulumi.Output.all(control_plane_cidrs, node_cidrs, namespace).apply(
+            lambda v: network_policy(names, access, v[0], v[1])["spec"]
+        )
+        fence = KubernetesObject(
+            f"{name}-policy",
+            {**network_policy(names, access, [], []), "spec": policy},
+            child,
+        )
+        # The fence, the key and the gateway's rules stand before the first pod can.
+        first = [account, secret, config, fence]
+        deployments = [
+            KubernetesObject(
+                f"{name}-{zone}",
+                deployment(names, model, plan, f"{base}-{zone}", zone, claim),
+                pulumi.ResourceOptions(parent=self, depends_on=first, ignore_changes=["spec.replicas"]),
+            )
+            for zone, claim in zip(zones, claims, strict=True)
+        ]
+        front = KubernetesObject(f"{name}-service", service(names, access), child)
+
+        self.service_name = front.id.apply(lambda _: names.service)
+        self.service_port = pulumi.Output.from_input(443 if access.certificate_arn else SERVICE_PORT)
+        self.api_key_secret_name = secret.id.apply(lambda _: names.api_key_secret)
+        self.deployment_names = pulumi.Output.all(*(d.id for d in deployments)).apply(
+            lambda _: [f"{base}-{zone}" for zone in zones]
+        )
+        self.planned_load_s = pulumi.Output.from_input(plan.planned_load_s)
+        self.startup_window_s = pulumi.Output.from_input(plan.startup_window_s)
+        self.weights_bytes = pulumi.Output.from_input(plan.memory.weights_bytes)
+        self.kv_cache_tokens = pulumi.Output.from_input(plan.memory.kv_cache_tokens)
+        self.register_outputs(
+            {
+                "serviceName": self.service_name,
+                "servicePort": self.service_port,
+                "apiKeySecretName": self.api_key_secret_name,
+                "deploymentNames": self.deployment_names,
+                "plannedLoadS": self.planned_load_s,
+                "startupWindowS": self.startup_window_s,
+                "weightsBytes": self.weights_bytes,
+                "kvCacheTokens": self.kv_cache_tokens,
+            }
+        )
+
+
+def _plan(given: Arguments) -> ServicePlan | None:
+    """The service plan, or None where a fault was noted."""
+    context = given.whole_number("context_tokens", None, 1, 10_000_000)
+    sequences = given.whole_number("max_sequences", None, 1, 4096)
+    dtype = given.one_of("kv_cache_dtype", KV_CACHE_DTYPES, "auto")
+    throughput = given.whole_number("volume_mib_per_s", None, 1, 100_000)
+    drain_s = given.whole_number("drain_s", 600, 30, 7200)
+    if min(context, sequences, throughput) < 1:
+        return None
+    try:
+        return plan_service(
+            load_model(given.text("model")),
+            instance_shape(given.text("instance_type")),
+            EngineLimits(context, sequences, "fp8" if dtype == "fp8" else "auto"),
+            throughput,
+            drain_s,
+        )
+    except DormouseError as error:
+        given.fault("model", str(error))
+        return None
+
+
+def _access(given: Arguments) -> Access:
+    exposure = given.one_of("exposure", EXPOSURES, "cluster")
+    access = Access(
+        exposure="public" if exposure == "public" else "internal" if exposure == "internal" else "cluster",
+        allowed_cidrs=tuple(given.texts("allowed_cidrs")),
+        certificate_arn=given.optional_text("certificate_arn"),
+    )
+    if access.exposure == "public" and not (access.allowed_cidrs and access.certificate_arn):
+        given.fault("exposure", "got public; accepted: only with allowed_cidrs and certificate_arn")
+    return access
