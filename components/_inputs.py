@@ -65,9 +65,9 @@ class Arguments:
             self.fault(key, f"got {len(items)} entries; accepted: at least {at_least}")
         return items
 
-    def tags(self) -> dict[str, str]:
-        """The `tags` argument, empty where it is absent."""
-        return dict(self._values.get("tags") or {})
+    def tags(self, key: str = "tags") -> dict[str, str]:
+        """A mapping of tags, empty where it is absent."""
+        return dict(self._values.get(key) or {})
 
     def given(self, key: str) -> Any:
         """The argument as it is: a value, an Output, or None."""

@@ -47,6 +47,8 @@ class ClusterArgs(TypedDict):
     """Whether AWS refuses to delete the cluster. Default: false."""
     tags: NotRequired[dict[str, str]]
     """Tags of every resource."""
+    instance_tags: NotRequired[dict[str, str]]
+    """Tags of the system node and its disk. A change replaces the node, so only what stays the same belongs here."""
 
 
 class Cluster(pulumi.ComponentResource):
@@ -184,7 +186,8 @@ class Cluster(pulumi.ComponentResource):
                 }
             ],
             tag_specifications=[
-                {"resource_type": kind, "tags": {**tags, "Name": f"{name}-system"}} for kind in ("instance", "volume")
+                {"resource_type": kind, "tags": {**given.tags("instance_tags"), "Name": f"{name}-system"}}
+                for kind in ("instance", "volume")
             ],
             tags=tags,
             opts=child,

@@ -74,7 +74,9 @@ class GpuNodeGroupArgs(TypedDict):
     root_volume_gib: NotRequired[int]
     """GiB of the root disk; images and pods lie on the NVMe array. Default: 100."""
     tags: NotRequired[dict[str, str]]
-    """Tags of every resource, instance and disk."""
+    """Tags of the launch template and the node group."""
+    instance_tags: NotRequired[dict[str, str]]
+    """Tags of machines and their disks. A change replaces running machines, so only what stays the same belongs here."""
 
 
 class GpuNodeGroup(pulumi.ComponentResource):
@@ -111,6 +113,7 @@ class GpuNodeGroup(pulumi.ComponentResource):
             )
         given.check()
         tags = given.tags()
+        instance_tags = given.tags("instance_tags")
 
         template = aws.ec2.LaunchTemplate(
             name,
@@ -131,7 +134,7 @@ class GpuNodeGroup(pulumi.ComponentResource):
             ],
             user_data=_user_data(),
             tag_specifications=[
-                {"resource_type": kind, "tags": {**tags, "Name": name, SLOT_LABEL: slot}}
+                {"resource_type": kind, "tags": {**instance_tags, "Name": name, SLOT_LABEL: slot}}
                 for kind in ("instance", "volume")
             ],
             tags=tags,

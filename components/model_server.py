@@ -158,6 +158,7 @@ class ModelServer(pulumi.ComponentResource):
                 "endpoint_cidrs": given.texts("endpoint_cidrs"),
                 "admin_principal_arns": given.texts("admin_principal_arns"),
                 "tags": tags,
+                "instance_tags": _cost_tag(args),
             },
             child,
         )
@@ -281,6 +282,7 @@ class ModelServer(pulumi.ComponentResource):
             "slot": candidate["slot"],
             "pool": name,
             "tags": args.get("tags") or {},
+            "instance_tags": _cost_tag(args),
         }
         if (reservation_id := candidate.get("reservation_id")) is not None:
             group["reservation_id"] = reservation_id
@@ -289,10 +291,19 @@ class ModelServer(pulumi.ComponentResource):
         )
 
 
+def _cost_tag(args: ModelServerArgs) -> dict[str, str]:
+    """The one tag that machines carry: what the budget counts. Others may change, and must not replace a machine."""
+    key, _, value = args["cost_tag"].partition("=")
+    return {key: value}
+
+
 def _check(given: Arguments, candidates: list[Candidate], network_zones: list[str]) -> None:
     """Note every fault that the children would not name as well."""
     given.one_of("model", known_models())
     given.one_of("instance_type", tuple(instance_shapes()))
+    key, _, value = given.text("cost_tag").partition("=")
+    if not key or not value:
+        given.fault("cost_tag", f"got {given.given('cost_tag')}; accepted: key=value")
     if not candidates:
         given.fault("candidates", "got none; accepted: at least one place to look for capacity")
     slots = [candidate["slot"] for candidate in candidates]

@@ -34,10 +34,11 @@ def gb_text(count: float) -> str:
 
 def duration_text(seconds: float) -> str:
     """`seconds` as a person says it: `45 s`, `12 min`, `2 h 05 min`."""
+    seconds = max(0.0, seconds)
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = math.floor(seconds / 60 + 0.5)
-    if minutes < 90:
+    if minutes < 60:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60:02d} min"
 

@@ -15,7 +15,9 @@ import components
 from components.cidr import ZONE_LETTERS, zone_subnets
 
 COMPONENTS = [
-    value for value in vars(components).values() if inspect.isclass(value) and issubclass(value, pulumi.ComponentResource)
+    value
+    for value in vars(components).values()
+    if inspect.isclass(value) and issubclass(value, pulumi.ComponentResource)
 ]
 
 

@@ -155,7 +155,9 @@ def test_the_policy_names_the_control_plane_s_own_subnets(made: Recording) -> No
     ]
 
 
-def test_the_cluster_is_in_standard_support_pinned_encrypted_and_closed_but_for_given_addresses(made: Recording) -> None:
+def test_the_cluster_is_in_standard_support_pinned_encrypted_and_closed_but_for_given_addresses(
+    made: Recording,
+) -> None:
     cluster = next(c for c in made.of("Cluster") if c.type == "aws:eks/cluster:Cluster").inputs
     assert cluster["upgradePolicy"] == {"supportType": "STANDARD"}
     assert cluster["version"] == "1.36"
@@ -257,7 +259,10 @@ def test_outputs_that_are_registered_are_the_ones_that_are_annotated(made: Recor
         ({"network_zones": ["us-east-2a"]}, "network_zones: got 1 entries; accepted: at least 2"),
         ({"candidates": []}, "candidates: got none; accepted: at least one place"),
         ({"instance_type": "p5.48xlarge"}, "does not fit on p5.48xlarge"),
-        ({"volume_throughput_mib_per_s": 2500}, "throughput_mib_per_s: got 2500; accepted: a whole number from 125 to 2000"),
+        (
+            {"volume_throughput_mib_per_s": 2500},
+            "throughput_mib_per_s: got 2500; accepted: a whole number from 125 to 2000",
+        ),
         ({"volume_iops": 3000}, "iops: got 3000 with 1000 MiB/s; accepted: 4000 or more"),
         ({"context_tokens": 1.5}, "context_tokens: got 1.5; accepted: a whole number"),
         ({"exposure": "public"}, "exposure: got public; accepted: only with allowed_cidrs and certificate_arn"),
@@ -292,3 +297,16 @@ def test_numbers_that_come_as_floats_from_a_host_are_whole_numbers_again() -> No
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
+
+
+def test_no_tag_that_may_change_stands_on_machines(made: Recording) -> None:
+    """Another launch template version replaces running machines, and one of these may not be had again."""
+    other = record(
+        lambda: ModelServer("server", arguments(tags={"dormouse.dev/environment": "test", "owner": "b"})) and None
+    )
+    for kind in ("server-block", "server-spot", "server-demand", "server-system"):
+        before, after = (run.one("LaunchTemplate", kind).inputs for run in (made, other))
+        assert before["tags"] != after["tags"]
+        assert {k: v for k, v in before.items() if k != "tags"} == {k: v for k, v in after.items() if k != "tags"}
+        for specification in before["tagSpecifications"]:
+            assert specification["tags"]["dormouse.dev/environment"] == "test"

@@ -80,7 +80,9 @@ def test_two_generations_never_want_the_machine_at_once() -> None:
 
 
 def test_the_pod_tolerates_the_gpu_taint_and_takes_the_whole_machine() -> None:
-    assert {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"} in pod()["tolerations"]
+    assert {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"} in pod()[
+        "tolerations"
+    ]
     assert engine()["resources"]["limits"]["nvidia.com/gpu"] == "8"
     assert engine()["resources"]["requests"]["memory"] == engine()["resources"]["limits"]["memory"]
 
@@ -187,7 +189,9 @@ class _Engine(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed; apt-get install nginx-light brings it")
+@pytest.mark.skipif(
+    shutil.which("nginx") is None, reason="nginx is not installed; apt-get install nginx-light brings it"
+)
 def test_the_gateway_lets_the_allowed_paths_through_and_nothing_else(tmp_path: Path) -> None:
     engine_server = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     threading.Thread(target=engine_server.serve_forever, daemon=True).start()
