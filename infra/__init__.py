@@ -1,0 +1,1 @@
+"""The program, the jobs, the command line and the sandbox: everything that has effects."""

@@ -1,0 +1,5 @@
+"""The Pulumi program: read the configuration, build the stack."""
+
+from infra.program import run
+
+run()

@@ -1,0 +1,123 @@
+"""What an environment costs by the hour awake, by the day asleep and by the month, with every price's origin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.weight_volume import IOPS_RANGE, THROUGHPUT_RANGE
+from infra.environment import Environment
+from infra.pricing import HOURS_PER_MONTH, Price, find_price, machine_price
+
+SYSTEM_INSTANCE_TYPE = "t4g.medium"
+SYSTEM_DISK_GIB = 20
+
+
+@dataclass(frozen=True)
+class CostItem:
+    """One thing that is billed as long as the environment exists, asleep or awake.
+
+    - `quantity`: how many units of `price`, or None with it where the price is unknown.
+    """
+
+    name: str
+    key: str
+    quantity: float
+    price: Price | None
+
+    @property
+    def usd_per_month(self) -> float | None:
+        """Dollars a month, or None where the price is unknown."""
+        return None if self.price is None else self.price.usd_per_month * self.quantity
+
+
+@dataclass(frozen=True)
+class MachineCost:
+    """The hourly price of one candidate's machine, or None where no price is published."""
+
+    candidate: str
+    key: str
+    prepaid: bool
+    price: Price | None
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Dollars an hour, or None."""
+        return None if self.price is None else self.price.usd
+
+
+@dataclass(frozen=True)
+class CostPlan:
+    """All of it. A sum is None as soon as one of its prices is unknown."""
+
+    machines: tuple[MachineCost, ...]
+    asleep: tuple[CostItem, ...]
+    awake_hours_per_month: float
+
+    @property
+    def asleep_usd_per_month(self) -> float | None:
+        """Dollars a month with the GPUs away."""
+        total = 0.0
+        for item in self.asleep:
+            if item.usd_per_month is None:
+                return None
+            total += item.usd_per_month
+        return total
+
+    @property
+    def asleep_usd_per_day(self) -> float | None:
+        """Dollars a day with the GPUs away."""
+        month = self.asleep_usd_per_month
+        return None if month is None else month * 24 / HOURS_PER_MONTH
+
+    def month_usd(self, machine: MachineCost) -> float | None:
+        """Dollars a month when `machine` runs for the timetable's hours, asleep costs included."""
+        asleep = self.asleep_usd_per_month
+        if asleep is None or machine.usd_per_hour is None:
+            return None
+        return asleep + machine.usd_per_hour * self.awake_hours_per_month
+
+    def always_on_usd(self, machine: MachineCost) -> float | None:
+        """Dollars a month when `machine` never sleeps."""
+        asleep = self.asleep_usd_per_month
+        if asleep is None or machine.usd_per_hour is None:
+            return None
+        return asleep + machine.usd_per_hour * HOURS_PER_MONTH
+
+
+def plan_cost(environment: Environment, slots: Sequence[str]) -> CostPlan:
+    """The cost plan; `slots` names the candidates in their order. It is total: an unknown price stays unknown."""
+    region = environment.region
+    machines = tuple(
+        MachineCost(
+            candidate=slot,
+            key=f"ec2.{environment.shape.name}.{candidate.purchase.value}",
+            prepaid=candidate.reservation_id is not None,
+            price=machine_price(environment.shape.name, candidate.purchase.value, region),
+        )
+        for slot, candidate in zip(slots, environment.candidates, strict=True)
+    )
+    zones = len({candidate.zone for candidate in environment.candidates})
+    weights = environment.weights
+
+    def item(name: str, key: str, quantity: float) -> CostItem:
+        return CostItem(name, key, quantity, find_price(key, region))
+
+    volumes = "weight volume" if zones == 1 else f"weight volumes in {zones} zones"
+    items = [
+        item("EKS control plane", "eks.cluster.standard-support", 1),
+        item("system node", f"ec2.{SYSTEM_INSTANCE_TYPE}.on-demand", 1),
+        item("system node's disk", "ebs.gp3.gib-month", SYSTEM_DISK_GIB),
+        item("NAT gateway", "nat.gateway", 1),
+        item("NAT gateway's address", "public-ipv4.address", 1),
+        item("key of Kubernetes secrets", "kms.key-month", 1),
+        item(f"{volumes}: {weights.size_gib} GiB", "ebs.gp3.gib-month", zones * weights.size_gib),
+    ]
+    # EBS counts throughput above 125 MiB/s and operations above 3,000.
+    extra_rate = weights.throughput_mib_per_s - THROUGHPUT_RANGE[0]
+    extra_iops = weights.iops - IOPS_RANGE[0]
+    if extra_rate:
+        items.append(
+            item(f"{volumes}: {weights.throughput_mib_per_s} MiB/s", "ebs.gp3.mib-per-s-month", zones * extra_rate)
+        )
+    if extra_iops:
+        items.append(item(f"{volumes}: {weights.iops} IOPS", "ebs.gp3.iops-month", zones * extra_iops))
+    return CostPlan(machines, tuple(items), environment.cost.timetable.hours_per_month)

@@ -1,0 +1,118 @@
+"""A stack file's plan: what preview would say, without a cloud."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from infra.cost_plan import CostPlan, plan_cost
+from infra.environment import Environment, load, stack_file_values
+from infra.naming import slot_names
+from infra.plan_text import cost_lines, fit_lines
+from serving.errors import ConfigurationError, Fault
+from serving.service_plan import ServicePlan, plan_service
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one environment needs and costs; `has_api_key` is False while the secret is not set yet."""
+
+    environment: Environment
+    service: ServicePlan
+    cost: CostPlan
+    has_api_key: bool
+
+    def lines(self) -> list[str]:
+        """The plan for people: fit, then cost."""
+        return [*fit_lines(self.environment, self.service), "", *cost_lines(self.environment, self.cost)]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The plan as plain JSON, in camelCase; an unknown price is null."""
+        memory = self.service.memory
+        cost = self.cost
+        return {
+            "environment": self.environment.name,
+            "model": memory.model,
+            "instanceType": memory.instance_type,
+            "memory": {
+                "tensorParallel": memory.tensor_parallel,
+                "weightsBytes": memory.weights_bytes,
+                "weightsBytesPerGpu": memory.weights_bytes_per_gpu,
+                "reservedBytesPerGpu": memory.reserved_bytes,
+                "kvCacheBytesPerGpu": memory.kv_cache_bytes,
+                "kvCacheTokens": memory.kv_cache_tokens,
+                "contextTokens": memory.limits.context_tokens,
+                "fullContextRequests": round(memory.full_context_requests, 2),
+            },
+            "start": {"plannedLoadS": self.service.planned_load_s, "startupWindowS": self.service.startup_window_s},
+            "cost": {
+                "asleepUsdPerDay": _cents(cost.asleep_usd_per_day),
+                "asleepUsdPerMonth": _cents(cost.asleep_usd_per_month),
+                "awakeHoursPerMonth": round(cost.awake_hours_per_month, 1),
+                "candidates": [
+                    {
+                        "slot": machine.candidate,
+                        "usdPerHour": machine.usd_per_hour,
+                        "prepaid": machine.prepaid,
+                        "timetableUsdPerMonth": None if machine.prepaid else _cents(cost.month_usd(machine)),
+                        "alwaysOnUsdPerMonth": None if machine.prepaid else _cents(cost.always_on_usd(machine)),
+                        "priceOrigin": None if machine.price is None else machine.price.origin(),
+                    }
+                    for machine in cost.machines
+                ],
+                "asleepItems": [
+                    {
+                        "name": item.name,
+                        "usdPerMonth": _cents(item.usd_per_month),
+                        "priceOrigin": None if item.price is None else item.price.origin(),
+                    }
+                    for item in cost.asleep
+                ],
+            },
+        }
+
+
+def plan_environment(environment: Environment) -> ServicePlan:
+    """The service plan of an environment; raises DoesNotFitError before anything is registered."""
+    return plan_service(
+        environment.model,
+        environment.shape,
+        environment.limits,
+        environment.weights.throughput_mib_per_s,
+        environment.drain_s,
+    )
+
+
+def plan_file(path: Path) -> Plan:
+    """The plan of the stack file at `path`; a missing API key is no fault here, since it may stand elsewhere.
+
+    Raises ConfigurationError with every fault of the file, and DoesNotFitError.
+    """
+    values = read_stack_file(path)
+    has_api_key = bool(values.get("apiKeySecret"))
+    values.setdefault("apiKeySecret", {"secure": ""})
+    environment = load(stack_name(path), values, datetime.now(UTC).date(), str(path))
+    slots = slot_names(environment.candidates, {})
+    return Plan(environment, plan_environment(environment), plan_cost(environment, slots), has_api_key)
+
+
+def read_stack_file(path: Path) -> dict[str, Any]:
+    """The `dormouse:` values of a stack file; raises ConfigurationError where it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "no text"
+        raise ConfigurationError(
+            [Fault(str(path), reason, "a stack file, such as Pulumi.dev.yaml")], "the command line"
+        ) from error
+    return stack_file_values(text, str(path))
+
+
+def stack_name(path: Path) -> str:
+    """The stack that a file belongs to: `dev` for Pulumi.dev.yaml, else the file's name."""
+    prefix, _, rest = path.stem.partition(".")
+    return rest if prefix == "Pulumi" and rest else path.stem
+
+
+def _cents(usd: float | None) -> float | None:
+    return None if usd is None else round(usd, 2)
