@@ -1,0 +1,415 @@
+"""The dev stack on Pulumi's own engine: made, changed, woken, put to sleep, broken, mended and destroyed.
+
+One stack lives through this file, since each `up` takes twenty seconds; every test leaves it as it found it, and the
+last one destroys it.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
+
+from .cloud_process import CloudProcess
+from .control_plane import ControlPlane
+from .node_bridge import NodeBridge
+from .pulumi_cli import REPOSITORY, PulumiCommandError, PulumiStack
+from .pulumi_events import Run
+from .waiting import wait_until
+
+NAMESPACE = "dormouse-dev"
+CLUSTER = "dormouse-dev"
+HERE, THERE = "kimi-k2-5-us-east-2a", "kimi-k2-5-us-east-2b"
+FIRST, SECOND, ELSEWHERE = "spot-use2-az1", "on-demand-use2-az1", "on-demand-use2-az2"
+
+
+@dataclass
+class World:
+    """The stack and both of its clouds."""
+
+    stack: PulumiStack
+    cloud: CloudProcess
+    core: CoreV1Api
+    apps: AppsV1Api
+
+    def group(self, slot: str) -> dict[str, Any]:
+        """The node group of a slot, as EKS describes it."""
+        return self.cloud.client("eks").describe_nodegroup(clusterName=CLUSTER, nodegroupName=self.group_name(slot))[
+            "nodegroup"
+        ]
+
+    def group_name(self, slot: str) -> str:
+        return next(made["nodeGroupName"] for made in self.stack.outputs()["slots"] if made["name"] == slot)
+
+    def set_desired(self, slot: str, count: int) -> None:
+        """What a brain does."""
+        eks = self.cloud.client("eks")
+        eks.update_nodegroup_config(
+            clusterName=CLUSTER, nodegroupName=self.group_name(slot), scalingConfig={"desiredSize": count}
+        )
+        wait_until(lambda: self.group(slot)["status"] == "ACTIVE", "the node group is active again")
+
+    def scale(self, deployment: str, replicas: int) -> None:
+        self.apps.patch_namespaced_deployment_scale(deployment, NAMESPACE, {"spec": {"replicas": replicas}})
+
+    def replicas(self, deployment: str) -> int:
+        return self.apps.read_namespaced_deployment(deployment, NAMESPACE).spec.replicas
+
+    def pods(self) -> list[Any]:
+        return self.core.list_namespaced_pod(NAMESPACE, label_selector="app.kubernetes.io/name=vllm").items
+
+    def volumes(self) -> list[dict[str, Any]]:
+        filters = [{"Name": "tag:dormouse.dev/model", "Values": ["kimi-k2.5"]}]
+        return self.cloud.client("ec2").describe_volumes(Filters=filters)["Volumes"]
+
+    def gpu_instances(self) -> list[dict[str, Any]]:
+        filters = [
+            {"Name": "instance-type", "Values": ["p5en.48xlarge", "p5e.48xlarge"]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+        found = self.cloud.client("ec2").describe_instances(Filters=filters)["Reservations"]
+        return [instance for reservation in found for instance in reservation["Instances"]]
+
+    def dormouse(self, *arguments: str, accepted: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+        """Run the command line as a scheduled job would, in the stack's folder."""
+        done = subprocess.run(
+            [sys.executable, "-m", "infra.cli.main", *arguments],
+            cwd=self.stack.folder,
+            env=self.stack.environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode in accepted, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+
+@pytest.fixture(scope="module")
+def world(
+    engine_bin: Path,
+    cloud: CloudProcess,
+    control_plane: ControlPlane,
+    kubernetes_client: ApiClient,
+    node_bridge: NodeBridge,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
+    stack = PulumiStack(
+        REPOSITORY, tmp_path_factory.mktemp("dev-stack"), engine_bin, aws_endpoint_url=cloud.endpoint_url
+    )
+    stack.set_config("dormouse:apiKeySecret", "0123456789abcdef" * 2, secret=True)
+    yield World(stack, cloud, CoreV1Api(kubernetes_client), AppsV1Api(kubernetes_client))
+    stack.remove_everything()
+
+
+def test_preview_creates_nothing_and_shows_fit_and_cost(world: World) -> None:
+    run = world.stack.preview()
+    assert run.changes == {"create": run.creates}
+    assert run.creates > 70
+    said = "\n".join(run.messages("info"))
+    assert "Kimi K2.5 (595.1 GB) fits on one p5en.48xlarge (8 × H200)" in said
+    assert "Asleep: $10.54 a day" in said
+    ec2 = world.cloud.client("ec2")
+    assert [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]] == []
+    assert world.cloud.client("eks").list_clusters()["clusters"] == []
+    assert world.volumes() == []
+    assert NAMESPACE not in [item.metadata.name for item in world.core.list_namespace().items]
+
+
+def test_a_model_that_does_not_fit_never_reaches_the_cloud(world: World) -> None:
+    world.stack.set_config("dormouse:instanceType", "p5.48xlarge")
+    try:
+        with pytest.raises(PulumiCommandError) as refused:
+            world.stack.preview()
+    finally:
+        world.stack.set_config("dormouse:instanceType", "p5en.48xlarge")
+    text = refused.value.run.text
+    assert "does not fit on p5.48xlarge (8 × H100)" in text
+    assert "each GPU lacks 20.2 GiB" in text
+    assert "the same settings on p5e.48xlarge, p5en.48xlarge" in text
+    assert "Traceback" not in text
+    assert world.cloud.client("eks").list_clusters()["clusters"] == []
+
+
+def test_every_fault_of_the_configuration_at_once(world: World) -> None:
+    world.stack.set_config("dormouse:kvCacheDtype", "int4")
+    world.stack.set_config("dormouse:timeZone", "Europe/Atlantis")
+    try:
+        with pytest.raises(PulumiCommandError) as refused:
+            world.stack.preview()
+    finally:
+        world.stack.set_config("dormouse:kvCacheDtype", "auto")
+        world.stack.set_config("dormouse:timeZone", "America/New_York")
+    text = refused.value.run.text
+    assert "dormouse:kvCacheDtype: got int4; accepted: auto, fp8" in text
+    assert "dormouse:timeZone: got Europe/Atlantis" in text
+    assert "Traceback" not in text
+
+
+def test_a_resource_that_fails_in_the_middle_is_made_good_by_the_next_up(world: World) -> None:
+    logs = world.cloud.client("logs")
+    # Somebody else's log group stands in the way: the cluster waits for it and must not be made.
+    logs.create_log_group(logGroupName=f"/aws/eks/{CLUSTER}/cluster")
+    with pytest.raises(PulumiCommandError) as failed:
+        world.stack.up()
+    assert "ResourceAlreadyExistsException" in failed.value.run.text
+    made = [resource["type"] for resource in world.stack.resources()]
+    assert "aws:ec2/vpc:Vpc" in made
+    assert "aws:eks/cluster:Cluster" not in made
+    logs.delete_log_group(logGroupName=f"/aws/eks/{CLUSTER}/cluster")
+
+    run = world.stack.up()
+    assert run.replaces == 0
+    assert world.cloud.client("eks").list_clusters()["clusters"] == [CLUSTER]
+
+
+def test_a_second_preview_finds_nothing_to_do_and_a_refresh_no_drift(world: World) -> None:
+    _assert_nothing_to_do(world.stack.preview())
+    refreshed = world.stack.refresh()
+    assert refreshed.drifted == []
+    assert refreshed.changed == 0
+
+
+def test_what_was_made_is_asleep_and_says_so(world: World) -> None:
+    for slot, capacity in ((FIRST, "SPOT"), (SECOND, "ON_DEMAND"), (ELSEWHERE, "ON_DEMAND")):
+        group = world.group(slot)
+        assert group["capacityType"] == capacity
+        assert group["scalingConfig"] == {"minSize": 0, "maxSize": 1, "desiredSize": 0}
+        assert group["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]
+        assert group["updateConfig"]["updateStrategy"] == "MINIMAL"
+        assert group["nodeRepairConfig"] == {"enabled": True}
+    assert world.gpu_instances() == []
+    assert (world.replicas(HERE), world.replicas(THERE)) == (0, 0)
+    status = json.loads(world.dormouse("status", "--stack", "dev", "--json").stdout)
+    assert status["state"] == "asleep"
+
+
+def test_the_api_key_is_nowhere_in_clear(world: World) -> None:
+    key = "0123456789abcdef" * 2
+    assert key not in json.dumps(world.stack.state())
+    assert key not in json.dumps(world.stack.outputs())
+    secret = world.core.read_namespaced_secret("kimi-k2-5-api-key", NAMESPACE)
+    assert set(secret.data) == {"api-key"}
+
+
+def test_wake_and_hibernate_whole(world: World, tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs.json"
+    outputs.write_text(json.dumps(world.stack.outputs()), encoding="utf-8")
+
+    woken = json.loads(world.dormouse("wake", "--outputs", str(outputs), "--json").stdout)
+    assert (woken["state"], woken["slot"]) == ("awake", FIRST)
+    (instance,) = world.gpu_instances()
+    assert instance["Placement"]["AvailabilityZone"] == "us-east-2a"
+    (pod,) = world.pods()
+    assert pod.status.phase == "Running"
+    node = world.core.read_node(pod.spec.node_name)
+    assert node.metadata.labels["topology.kubernetes.io/zone"] == "us-east-2a"
+    assert node.spec.provider_id.endswith(instance["InstanceId"])
+
+    again = json.loads(world.dormouse("wake", "--outputs", str(outputs), "--json").stdout)
+    assert again["changed"] is False
+    assert len(world.gpu_instances()) == 1
+
+    slept = json.loads(world.dormouse("hibernate", "--outputs", str(outputs), "--json").stdout)
+    assert slept["state"] == "asleep"
+    assert world.gpu_instances() == []
+    assert world.pods() == []
+    assert world.replicas(HERE) == 0
+    wait_until(lambda: "nvidia.com/gpu" not in _capacities(world), "the GPU node has gone")
+    _assert_nothing_to_do(world.stack.preview())
+
+
+def test_a_refused_candidate_is_lowered_again_and_the_next_one_serves(world: World) -> None:
+    from infra.sandbox.cloud.capacity import CapacityRule
+
+    rule = world.cloud.admin.add_capacity_rule(
+        CapacityRule(instance_type="p5en.48xlarge", purchase="spot", code="MaxSpotInstanceCountExceeded")
+    )
+    try:
+        woken = json.loads(world.dormouse("wake", "--stack", "dev", "--json").stdout)
+    finally:
+        world.cloud.admin.remove_capacity_rule(rule.rule_id)
+    assert woken["slot"] == SECOND
+    assert [refusal["slot"] for refusal in woken["refusals"]] == [FIRST]
+    assert world.group(FIRST)["scalingConfig"]["desiredSize"] == 0
+    assert len(world.gpu_instances()) == 1
+    world.dormouse("hibernate", "--stack", "dev")
+    assert world.gpu_instances() == []
+
+
+def test_a_node_in_another_zone_does_not_get_the_pod(world: World) -> None:
+    world.set_desired(ELSEWHERE, 1)
+    wait_until(lambda: "nvidia.com/gpu" in _capacities(world), "the GPU node of the other zone is there")
+    world.scale(HERE, 1)
+
+    def reason() -> str:
+        conditions = [c for pod in world.pods() for c in (pod.status.conditions or []) if c.type == "PodScheduled"]
+        return " ".join(c.message or "" for c in conditions)
+
+    # Kubernetes says "volume node affinity conflict" up to 1.33 and names the PersistentVolume since.
+    wait_until(lambda: "node affinity" in reason(), "the scheduler has said why")
+    (pod,) = world.pods()
+    assert pod.spec.node_name is None
+    world.scale(HERE, 0)
+    world.set_desired(ELSEWHERE, 0)
+    wait_until(lambda: not world.pods(), "the pod has gone")
+    wait_until(lambda: "nvidia.com/gpu" not in _capacities(world), "the GPU node has gone")
+
+
+def test_up_does_not_undo_what_the_brain_scaled(world: World) -> None:
+    world.set_desired(FIRST, 1)
+    wait_until(lambda: "nvidia.com/gpu" in _capacities(world), "the GPU node is there")
+    world.scale(HERE, 1)
+    wait_until(lambda: [p.status.phase for p in world.pods()] == ["Running"], "the pod runs")
+    uid = world.pods()[0].metadata.uid
+
+    _assert_nothing_to_do(world.stack.preview())
+    # A change that touches every node group, and one that touches every object's labels.
+    world.stack.set_config("dormouse:owner", "other-team@example.com")
+    run = world.stack.up()
+    assert run.updates > 0
+    assert run.replaces == 0
+    assert world.group(FIRST)["scalingConfig"]["desiredSize"] == 1
+    assert world.replicas(HERE) == 1
+    assert world.pods()[0].metadata.uid == uid
+
+    # A change of the Deployment itself rolls the pod and keeps the replica.
+    world.stack.set_config("dormouse:maxSequences", "32")
+    world.stack.up()
+    assert world.replicas(HERE) == 1
+    wait_until(
+        lambda: [p.status.phase for p in world.pods()] == ["Running"] and world.pods()[0].metadata.uid != uid,
+        "the new pod runs",
+        timeout_s=120,
+    )
+    world.stack.refresh()
+    _assert_nothing_to_do(world.stack.preview())
+
+    world.scale(HERE, 0)
+    world.set_desired(FIRST, 0)
+    world.stack.set_config("dormouse:owner", "platform-team@example.com")
+    world.stack.set_config("dormouse:maxSequences", "64")
+    world.stack.up()
+    assert world.gpu_instances() == []
+
+
+def test_throughput_changes_in_place(world: World) -> None:
+    before = {volume["VolumeId"] for volume in world.volumes()}
+    world.stack.set_config("dormouse:weightsThroughputMibps", "1500")
+    run = world.stack.up()
+    assert run.replaces == 0
+    assert {volume["VolumeId"] for volume in world.volumes()} == before
+    assert {(volume["Throughput"], volume["Iops"]) for volume in world.volumes()} == {(1500, 6000)}
+    # A faster volume shortens the start that the probe allows.
+    probe = world.apps.read_namespaced_deployment(HERE, NAMESPACE).spec.template.spec.containers[0].startup_probe
+    assert probe.failure_threshold * probe.period_seconds == 1680
+    world.stack.set_config("dormouse:weightsThroughputMibps", "1000")
+    world.stack.up()
+
+
+def test_another_machine_replaces_the_node_groups_and_never_the_volume(world: World) -> None:
+    before = {volume["VolumeId"] for volume in world.volumes()}
+    world.stack.set_config("dormouse:instanceType", "p5e.48xlarge")
+    preview = world.stack.preview()
+    assert {urn.split("::")[2].split("$")[-1] for urn in preview.urns["replace"]} == {"aws:eks/nodeGroup:NodeGroup"}
+    run = world.stack.up()
+    assert run.replaces == 3
+    assert {volume["VolumeId"] for volume in world.volumes()} == before
+    assert world.group(FIRST)["instanceTypes"] == ["p5e.48xlarge"]
+    assert [volume["State"] for volume in world.volumes()] == ["available", "available"]
+    world.stack.set_config("dormouse:instanceType", "p5en.48xlarge")
+    world.stack.up()
+
+
+def test_replacing_a_protected_volume_is_refused(world: World) -> None:
+    before = {volume["VolumeId"] for volume in world.volumes()}
+    world.stack.set_config("dormouse:weightsSource", "snap-0123456789abcdef0")
+    try:
+        with pytest.raises(PulumiCommandError) as refused:
+            world.stack.up()
+    finally:
+        world.stack.set_config("dormouse:weightsSource", "huggingface")
+    assert "protect" in refused.value.run.text
+    assert {volume["VolumeId"] for volume in world.volumes()} == before
+    world.stack.up()
+
+
+def test_drift_is_seen_and_mended(world: World) -> None:
+    (volume, _) = sorted(world.volumes(), key=lambda one: one["AvailabilityZone"])
+    ec2 = world.cloud.client("ec2")
+    ec2.delete_tags(Resources=[volume["VolumeId"]], Tags=[{"Key": "ebs.csi.aws.com/cluster"}])
+    assert len(world.stack.refresh().drifted) == 1
+    assert world.stack.up().updates == 1
+    tags = {tag["Key"]: tag["Value"] for tag in _volume(world, volume["VolumeId"])["Tags"]}
+    assert tags["ebs.csi.aws.com/cluster"] == "true"
+
+
+def test_destroy_keeps_and_names_the_weight_volumes_and_nothing_else(world: World) -> None:
+    kept = {volume["VolumeId"] for volume in world.volumes()}
+    run = world.stack.destroy("--exclude-protected")
+    assert "protected resources" in run.text
+    left = [resource for resource in world.stack.resources() if resource["type"] == "aws:ebs/volume:Volume"]
+    assert {resource["id"] for resource in left} == kept
+    assert {volume["VolumeId"] for volume in world.volumes()} == kept
+    _assert_nothing_billed(world)
+    assert NAMESPACE not in [
+        item.metadata.name for item in world.core.list_namespace().items if item.status.phase == "Active"
+    ]
+
+
+def test_a_plain_destroy_fails_at_the_volumes_and_keeps_them(world: World) -> None:
+    kept = {volume["VolumeId"] for volume in world.volumes()}
+    with pytest.raises(PulumiCommandError) as refused:
+        world.stack.destroy()
+    assert "protected" in refused.value.run.text
+    assert {volume["VolumeId"] for volume in world.volumes()} == kept
+
+
+def test_up_after_destroy_adopts_the_volumes_that_were_kept(world: World) -> None:
+    kept = {volume["VolumeId"] for volume in world.volumes()}
+    world.stack.up()
+    assert {volume["VolumeId"] for volume in world.volumes()} == kept
+    handles = {item.spec.csi.volume_handle for item in world.core.list_persistent_volume().items}
+    assert handles == kept
+    # Unprotected by hand and destroyed, the volumes leave the state and stay in AWS.
+    world.stack.remove_everything()
+    assert world.stack.resources() == []
+    assert {volume["VolumeId"] for volume in world.volumes()} == kept
+    _assert_nothing_billed(world)
+    for volume_id in kept:
+        world.cloud.client("ec2").delete_volume(VolumeId=volume_id)
+
+
+def _assert_nothing_to_do(run: Run) -> None:
+    different = {operation: run.names(operation) for operation in run.urns if operation != "same"}
+    assert different == {}, run.changed_keys
+
+
+def _capacities(world: World) -> set[str]:
+    return {name for node in world.core.list_node().items for name in node.status.capacity}
+
+
+def _volume(world: World, volume_id: str) -> dict[str, Any]:
+    return next(volume for volume in world.volumes() if volume["VolumeId"] == volume_id)
+
+
+def _assert_nothing_billed(world: World) -> None:
+    ec2 = world.cloud.client("ec2")
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+    assert world.cloud.client("eks").list_clusters()["clusters"] == []
+    assert ec2.describe_instances(Filters=states)["Reservations"] == []
+    assert [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]] == []
+    live = [gateway for gateway in ec2.describe_nat_gateways()["NatGateways"] if gateway["State"] != "deleted"]
+    assert live == []
+    assert ec2.describe_addresses()["Addresses"] == []
+    assert world.cloud.client("budgets").describe_budgets(AccountId="123456789012").get("Budgets", []) == []
+    assert world.cloud.client("sns").list_topics()["Topics"] == []
+    roles = [role["RoleName"] for role in world.cloud.client("iam").list_roles()["Roles"]]
+    assert [name for name in roles if name.startswith("dormouse")] == []
+    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
