@@ -1,0 +1,1 @@
+"""A simulated AWS and a simulated Kubernetes control plane, and the real program run in them."""

@@ -1,0 +1,149 @@
+"""The status that a kubelet would report for a pod in some stage of its life."""
+
+import itertools
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from infra.sandbox.kubernetes.conditions import condition_of
+from infra.sandbox.kubernetes.documents import child, children
+from infra.sandbox.kubernetes.store import time_text
+
+Object = dict[str, Any]
+Stage = Literal["creating", "started", "ready", "succeeded"]
+
+
+@dataclass
+class Run:
+    """What a node remembers of one pod.
+
+    - `bound_at`: when the pod came to the node.
+    - `started_at`: when its containers last started, or None before.
+    - `ended_at`: when they ended by themselves, or None.
+    - `restarts`: how often the startup probe had the main container started again.
+    """
+
+    bound_at: datetime
+    pod_ip: str
+    started_at: datetime | None = None
+    ready_at: datetime | None = None
+    ended_at: datetime | None = None
+    restarts: int = 0
+    warned: set[str] = field(default_factory=set[str])
+
+
+def seconds_in(pod: Object, annotation: str) -> float:
+    """A number of seconds from an annotation; 0 where there is none or no number."""
+    text = child(pod["metadata"], "annotations").get(annotation, "0")
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
+
+
+def startup_window_s(pod: Object) -> float | None:
+    """How long the main container's startup probe waits for it, or None where it has none."""
+    probe: Object | None = pod["spec"]["containers"][0].get("startupProbe")
+    if probe is None:
+        return None
+    return probe.get("initialDelaySeconds", 0) + probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
+
+
+def pre_stop_s(pod: Object) -> float:
+    """The longest sleep in the containers' preStop hooks, in seconds."""
+    longest = 0.0
+    for container in [*children(pod["spec"], "initContainers"), *pod["spec"]["containers"]]:
+        hook: Object = child(child(container, "lifecycle"), "preStop")
+        longest = max(longest, float(child(hook, "sleep").get("seconds", 0)))
+        words = " ".join(children(child(hook, "exec"), "command")).split()
+        for word, following in itertools.pairwise(words):
+            if word.endswith("sleep") and following.strip("\"';").isdigit():
+                longest = max(longest, float(following.strip("\"';")))
+    return longest
+
+
+def status_of(pod: Object, run: Run, stage: Stage) -> Object:
+    """The whole status; the same arguments give the same status."""
+    started, ready = stage in ("started", "ready"), stage == "ready"
+    phase = {"creating": "Pending", "started": "Running", "ready": "Running", "succeeded": "Succeeded"}[stage]
+    spec: Object = pod["spec"]
+    bound = time_text(run.bound_at)
+    begun = time_text(run.started_at or run.bound_at)
+    since_ready = time_text(run.ready_at) if run.ready_at and ready else begun if started else bound
+    scheduled = condition_of(children(pod["status"], "conditions"), "PodScheduled") or {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": bound,
+    }
+    unready = [container["name"] for container in spec["containers"]]
+    conditions: list[Object] = [
+        {"type": "PodReadyToStartContainers", "status": "True" if stage != "creating" else "False"},
+        {"type": "Initialized", "status": "True" if stage != "creating" or not spec.get("initContainers") else "False"},
+        {"type": "Ready", "status": "True" if ready else "False"},
+        {"type": "ContainersReady", "status": "True" if ready else "False"},
+    ]
+    for condition in conditions:
+        condition["lastTransitionTime"] = since_ready if "Ready" in condition["type"][-5:] else begun
+        if condition["status"] == "False" and condition["type"] in ("Ready", "ContainersReady"):
+            condition["reason"] = "PodCompleted" if stage == "succeeded" else "ContainersNotReady"
+            condition["message"] = f"containers with unready status: [{' '.join(unready)}]"
+    status: Object = {
+        "phase": phase,
+        "qosClass": pod["status"].get("qosClass", "Burstable"),
+        "startTime": bound,
+        "conditions": [*conditions, scheduled],
+        "containerStatuses": [_container(one, run, stage, index == 0) for index, one in enumerate(spec["containers"])],
+    }
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [_init_container(one, run, stage) for one in spec["initContainers"]]
+    if stage != "creating":
+        status["podIP"] = run.pod_ip
+        status["podIPs"] = [{"ip": run.pod_ip}]
+    return status
+
+
+def _base(container: Object, run: Run) -> Object:
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "restartCount": run.restarts,
+        "ready": False,
+        "started": False,
+    }
+
+
+def _container(container: Object, run: Run, stage: Stage, main: bool) -> Object:
+    status = {**_base(container, run), "restartCount": run.restarts if main else 0}
+    if stage == "creating":
+        return {**status, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    begun = time_text(run.started_at or run.bound_at)
+    if stage == "succeeded":
+        return {**status, "state": {"terminated": _completed(begun, time_text(run.ended_at or run.bound_at))}}
+    # Until the main container's startup probe passes it counts as not started; the others are up at once.
+    up = stage == "ready" or not main
+    status.update(started=up, ready=up, state={"running": {"startedAt": begun}})
+    if main and run.restarts:
+        status["lastState"] = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": begun}}
+    return status
+
+
+def _init_container(container: Object, run: Run, stage: Stage) -> Object:
+    status = {**_base(container, run), "restartCount": 0}
+    if stage == "creating":
+        return {**status, "state": {"waiting": {"reason": "PodInitializing"}}}
+    begun = time_text(run.started_at or run.bound_at)
+    sidecar = container.get("restartPolicy") == "Always"
+    if sidecar and stage != "succeeded":
+        return {**status, "started": True, "ready": True, "state": {"running": {"startedAt": begun}}}
+    end = time_text(run.ended_at) if sidecar and run.ended_at else begun
+    return {**status, "ready": not sidecar, "state": {"terminated": _completed(begun, end)}}
+
+
+def _completed(begun: str, ended: str) -> Object:
+    return {"exitCode": 0, "reason": "Completed", "startedAt": begun, "finishedAt": ended}
+
+
+def later(moment: datetime, seconds: float) -> datetime:
+    """The moment so many seconds later."""
+    return moment + timedelta(seconds=seconds)
