@@ -23,7 +23,7 @@ _LARGEST_PORT = 65535
 def add_to(commands: "Subparsers") -> None:
     """Add the subcommand."""
     summary = "forward a port of this machine to the service"
-    parser = add_command(commands, "connect", summary, _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "connect", summary, _DESCRIPTION, _EXAMPLES, prints_json=False)
     parser.add_argument("--port", type=_port, default=8000, help="the port on this machine (default: 8000)")
     parser.set_defaults(run=run)
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 EXIT_CODES = "exit codes: 0 done, 1 a check or a job failed, 2 wrong usage, 130 interrupted"
 
 
-def add_command(commands: "Subparsers", name: str, summary: str, description: str, examples: str) -> Any:
+def add_command(
+    commands: "Subparsers", name: str, summary: str, description: str, examples: str, *, prints_json: bool = True
+) -> Any:
     """A subcommand's parser, with the stack's options and --json; its help ends with examples and exit codes."""
     parser = commands.add_parser(
         name,
@@ -28,7 +30,8 @@ def add_command(commands: "Subparsers", name: str, summary: str, description: st
     which.add_argument("--stack", metavar="NAME", help="a Pulumi stack of the project in this folder")
     which.add_argument("--outputs", metavar="FILE", help="a file that `pulumi stack output --json` wrote")
     which.add_argument("--sandbox", action="store_true", help="the simulated cloud that `dormouse sandbox up` runs")
-    parser.add_argument("--json", action="store_true", help="print JSON with stable keys")
+    if prints_json:
+        parser.add_argument("--json", action="store_true", help="print JSON with stable keys")
     return parser
 
 

@@ -22,6 +22,9 @@ _LOCK_WAIT_S = 3600.0
 _POD_GONE_MARGIN_S = 180.0
 _VOLUME_S = 600.0
 
+# What a server that loads gets to end.
+_LOADING_GRACE_S = 30
+
 
 @dataclass(frozen=True)
 class HibernateRequest:
@@ -125,6 +128,10 @@ def _stop_pods(operation: Operation) -> None:
                 operation.journal.say("stop", f"stopping the pod of {view.name}")
                 operation.annotate(view.name, "draining", "hibernate stops the pod")
                 operation.scale(view.name, 0)
+                for pod in view.pods or ():
+                    if _is_starting(pod):
+                        # A loading vLLM ignores SIGTERM and answers nobody, so its long grace period buys nothing.
+                        operation.delete_pod(pod.name, _LOADING_GRACE_S)
         pods = seen.pods
         readable = all(view.pods is not None and view.replicas == 0 for view in seen.deployments)
         if not pods and readable:

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from infra.clock import Clock
 from infra.jobs.kubernetes_api import Conflict, KubernetesApi, KubernetesError, NotFound
-from infra.jobs.observe_cluster import GOAL_ANNOTATION, LEASE_NAME, instant, part
+from infra.jobs.observe_cluster import LEASE_NAME, instant, part
 from infra.jobs.progress import Journal
 from infra.jobs.state import OPERATION_STALE_S
 from serving.errors import JobError
+from serving.manifests.labels import GOAL_ANNOTATION, OUTCOME_ANNOTATION
 
-_OUTCOME_ANNOTATION = "dormouse.dev/outcome"
 _RENEW_AFTER_S = 10.0
 _POLL_S = 5.0
 # A stale lease is watched this long before it is taken, so that a holder whose clock is behind keeps it.
@@ -138,10 +138,10 @@ class OperationLock:
             if lease is None or part(lease, "spec").get("holderIdentity") != self.holder:
                 return
             annotations = _annotations(lease)
-            annotations.pop(_OUTCOME_ANNOTATION, None)
+            annotations.pop(OUTCOME_ANNOTATION, None)
             if ok is not None:
                 outcome = {"goal": self._goal, "holder": self.holder, "ok": ok, "words": words[:4000]}
-                annotations[_OUTCOME_ANNOTATION] = json.dumps(outcome)
+                annotations[OUTCOME_ANNOTATION] = json.dumps(outcome)
             metadata = {**lease["metadata"], "annotations": annotations}
             self._api.replace(
                 self._path, {**lease, "metadata": metadata, "spec": {**lease["spec"], "holderIdentity": ""}}
@@ -193,7 +193,7 @@ class OperationLock:
     def _outcome_of(self, lease: dict[str, Any] | None, followed: str | None) -> Outcome | None:
         if followed is None:
             return None
-        text = _annotations(lease).get(_OUTCOME_ANNOTATION, "")
+        text = _annotations(lease).get(OUTCOME_ANNOTATION, "")
         try:
             outcome = Outcome(**json.loads(text))
         except (ValueError, TypeError):

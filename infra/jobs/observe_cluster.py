@@ -20,18 +20,18 @@ from infra.jobs.observation import (
     Requests,
 )
 from infra.outputs import StackOutputs
+from serving.engine_args import ENGINE_PORT
+from serving.manifests.labels import (
+    ACCEPTING_LABEL,
+    CHANGED_ANNOTATION,
+    GOAL_ANNOTATION,
+    PLANNED_LOAD_ANNOTATION,
+    REASON_ANNOTATION,
+    STATE_ANNOTATION,
+)
 
 VLLM_CONTAINER = "vllm"
-VLLM_PORT = 8000
-ACCEPTING_LABEL = "dormouse.dev/accepting"
-PLANNED_LOAD_ANNOTATION = "dormouse.dev/planned-load-s"
-STATE_ANNOTATION, REASON_ANNOTATION, CHANGED_ANNOTATION = (
-    "dormouse.dev/state",
-    "dormouse.dev/reason",
-    "dormouse.dev/changed-at",
-)
 LEASE_NAME = "dormouse-operation"
-GOAL_ANNOTATION = "dormouse.dev/goal"
 
 # The kubelet's words for a container that will not start by waiting alone.
 _BLOCKED = {
@@ -106,7 +106,7 @@ def pod_path(namespace: str, name: str) -> str:
 def read_requests(api: KubernetesApi, namespace: str, pod_name: str) -> tuple[Requests | None, str]:
     """What the pod's vLLM is doing, or None and why that is unknown."""
     try:
-        page = api.get_text(f"/api/v1/namespaces/{namespace}/pods/{pod_name}:{VLLM_PORT}/proxy/metrics")
+        page = api.get_text(f"/api/v1/namespaces/{namespace}/pods/{pod_name}:{ENGINE_PORT}/proxy/metrics")
     except KubernetesError as error:
         return None, error.message
     requests = parse_requests(page)

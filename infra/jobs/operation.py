@@ -1,5 +1,6 @@
 """What wake and hibernate share: the lock around a job, and the few changes that a job makes."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Literal
 
@@ -12,18 +13,12 @@ from infra.jobs.kubernetes_api import NotFound
 from infra.jobs.lock import OperationLock
 from infra.jobs.observation import Observation
 from infra.jobs.observe import observe
-from infra.jobs.observe_cluster import (
-    ACCEPTING_LABEL,
-    CHANGED_ANNOTATION,
-    REASON_ANNOTATION,
-    STATE_ANNOTATION,
-    deployment_path,
-    pod_path,
-)
+from infra.jobs.observe_cluster import deployment_path, pod_path
 from infra.jobs.progress import Journal, Report
 from infra.jobs.state import state_of
 from infra.outputs import Slot, StackOutputs
 from serving.errors import DormouseError, JobError
+from serving.manifests.labels import ACCEPTING_LABEL, CHANGED_ANNOTATION, REASON_ANNOTATION, STATE_ANNOTATION
 from serving.units import duration_text
 
 POLL_S = 10.0
@@ -92,6 +87,12 @@ class Operation:
         self._keep(certainly=True)
         path = deployment_path(self.outputs.namespace, deployment_name) + "/scale"
         self.clients.kubernetes.patch(path, {"spec": {"replicas": replicas}})
+
+    def delete_pod(self, pod_name: str, grace_s: int) -> None:
+        """Delete a pod whose containers get `grace_s` to end; one that has gone already is no fault."""
+        self._keep(certainly=True)
+        with contextlib.suppress(NotFound):
+            self.clients.kubernetes.delete(pod_path(self.outputs.namespace, pod_name), grace_period_s=grace_s)
 
     def annotate(self, deployment_name: str, state: str, reason: str) -> None:
         """Leave the state and its reason on the Deployment, for people with kubectl and for other jobs."""

@@ -9,17 +9,21 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from infra.configuration import NAMESPACE
+from infra.environment import Environment, load
 from infra.outputs import StackOutputs
 from infra.plan import read_stack_file, stack_name
 from infra.program import run
+from infra.sandbox.cloud.admin import CloudAdmin
+from infra.sandbox.cloud.capacity import CapacityBlock
 from infra.sandbox.deploy import ResourceEvent, deploy
 from infra.sandbox.deployment import Deployment
 from infra.sandbox.state import SandboxState, clock_of, default_folder, read_state, remove_state, write_state
-from infra.sandbox.world import ACCESS_KEY, sandbox_token
+from infra.sandbox.world import ACCESS_KEY, sandbox_token, simulated_client
 from serving.errors import DormouseError
 
 DEFAULT_SPEED = 120.0
@@ -27,6 +31,7 @@ LARGEST_SPEED = 3600.0
 _START_S = 60.0
 _STOP_S = 20.0
 _LOG_FILE = "world.log"
+_BLOCK_LENGTH = timedelta(days=14)
 
 
 class SandboxError(DormouseError):
@@ -56,8 +61,10 @@ def up(stack_file: Path, speed: float, on_resource: Callable[[ResourceEvent], No
     # The simulated callers' key; it never leaves this machine.
     values.setdefault("apiKeySecret", secrets.token_hex(24))
     stack = stack_name(stack_file)
+    environment = load(stack, values, datetime.now(UTC).date(), str(stack_file))
     started = _start_world(speed)
     try:
+        _own_the_blocks(environment, started)
         deployment = deploy(
             run,
             {f"{NAMESPACE}:{key}": _config_text(value) for key, value in values.items()}
@@ -121,6 +128,24 @@ def _start_world(speed: float) -> dict[str, Any]:
     process.kill()
     said = log.read_text(encoding="utf-8").strip().splitlines()
     raise SandboxError(f"the simulated cloud did not start ({log}): {said[-1] if said else 'it said nothing'}")
+
+
+def _own_the_blocks(environment: Environment, started: Mapping[str, Any]) -> None:
+    """Let the simulated account own every Capacity Block that the configuration names, active for two weeks."""
+    zones = simulated_client("ec2", started["awsEndpointUrl"], environment.region).describe_availability_zones()
+    names = {zone["ZoneId"]: zone["ZoneName"] for zone in zones["AvailabilityZones"]}
+    now = clock_of(started).now()
+    for candidate in environment.candidates:
+        if candidate.reservation_id is not None:
+            CloudAdmin(started["adminUrl"]).add_capacity_block(
+                CapacityBlock(
+                    reservation_id=candidate.reservation_id,
+                    instance_type=environment.shape.name,
+                    zone=names.get(candidate.zone, candidate.zone),
+                    start=now,
+                    end=now + _BLOCK_LENGTH,
+                )
+            )
 
 
 def _no_credentials() -> Mapping[str, str]:

@@ -18,6 +18,13 @@ ACCEPTING_LABEL = f"{PREFIX}/accepting"
 PLANNED_LOAD_ANNOTATION = f"{PREFIX}/planned-load-s"
 PLAN_ANNOTATION = f"{PREFIX}/plan"
 
+# On Deployments and on the operation's lock, written by jobs: what they did last, why, and what they are at.
+STATE_ANNOTATION = f"{PREFIX}/state"
+REASON_ANNOTATION = f"{PREFIX}/reason"
+CHANGED_ANNOTATION = f"{PREFIX}/changed-at"
+GOAL_ANNOTATION = f"{PREFIX}/goal"
+OUTCOME_ANNOTATION = f"{PREFIX}/outcome"
+
 # On volumes: without it the EBS CSI driver's own policy refuses to attach (AmazonEBSCSIDriverPolicyV2).
 CSI_VOLUME_TAG = "ebs.csi.aws.com/cluster"
 

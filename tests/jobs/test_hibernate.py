@@ -97,7 +97,7 @@ def test_requests_that_do_not_end_keep_the_stack_awake(awake: World) -> None:
     assert any("ends 2 requests, within 2 min" in step.text for step in report.steps)
 
 
-def test_a_loading_model_is_not_idle(world: World) -> None:
+def test_a_loading_model_is_not_idle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def interrupt(step: Step) -> None:
@@ -112,7 +112,18 @@ def test_a_loading_model_is_not_idle(world: World) -> None:
     assert "--force" in seen[0]
     assert world.desired()["spot-a"] == 1
     assert world.replicas()["vllm-a"] == 1
+
+    deleted: list[dict[str, Any]] = []
+    delete = world.clients.kubernetes.delete
+
+    def record(path: str, **options: Any) -> dict[str, Any]:
+        deleted.append(options)
+        return delete(path, **options)
+
+    monkeypatch.setattr(world.clients.kubernetes, "delete", record)
     assert run(world, force=True).state == "asleep"
+    # A loading vLLM ignores SIGTERM: with its own grace period the machine would be paid for ten minutes more.
+    assert {"grace_period_s": 30} in deleted
     assert asleep(world)
 
 

@@ -108,6 +108,31 @@ def test_without_the_driver_s_tag_the_volume_is_not_attached(sandbox: Sandbox) -
     sandbox.run("hibernate", "--sandbox", "--force")
 
 
+def test_all_three_ways_to_buy(tmp_path: Path) -> None:
+    box = Sandbox(tmp_path / "state")
+    document = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))
+    document["config"]["dormouse:capacity"] = [
+        {"purchase": "capacity-block", "zone": "use2-az3", "reservationId": "cr-0123456789abcdef0"},
+        {"purchase": "spot", "zone": "us-east-2a"},
+        {"purchase": "on-demand", "zone": "us-east-2b"},
+    ]
+    path = tmp_path / "Pulumi.blocks.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    box.run("sandbox", "up", "--file", str(path), "--speed", SPEED)
+    try:
+        slots = ("capacity-block-use2-az3-bcdef0", "spot-use2-az1", "on-demand-use2-az2")
+        for slot, lifecycle in zip(slots, ("capacity-block", "spot", None), strict=True):
+            assert box.json("wake", "--sandbox", "--slot", slot)["slot"] == slot
+            running = [{"Name": "instance-type", "Values": ["p5en.48xlarge"]}]
+            running.append({"Name": "instance-state-name", "Values": ["running"]})
+            (reservation,) = box.client("ec2").describe_instances(Filters=running)["Reservations"]
+            (instance,) = reservation["Instances"]
+            assert instance.get("InstanceLifecycle") == lifecycle
+            assert box.json("hibernate", "--sandbox")["state"] == "asleep"
+    finally:
+        box.run("sandbox", "down")
+
+
 def test_a_wrong_stack_file_ends_in_words_and_leaves_nothing(tmp_path: Path) -> None:
     box = Sandbox(tmp_path / "state")
     document = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))
