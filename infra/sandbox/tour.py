@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from infra.cli.deploy_view import DeployView
 from infra.cli.main import main
 from infra.jobs.progress import Step
 from infra.plan import plan_file
@@ -45,7 +46,13 @@ def tour(stack_file: Path, speed: float, *, keep: bool) -> int:
 
     _title("2. Up: the Pulumi program makes every resource")
     counts: dict[str, int] = {}
-    up(stack_file, speed, lambda event: _count(event, counts))
+    with DeployView() as view:
+
+        def made(event: ResourceEvent) -> None:
+            view(event)
+            _count(event, counts)
+
+        up(stack_file, speed, made)
     try:
         for kind, count in counts.items():
             print(f"  {count:>3}  {kind}")
@@ -140,6 +147,7 @@ def _summary(stack_file: Path, took_s: float) -> None:
   - asleep, the environment costs {floor} a day; the weights stay on their volume
 
   {took_s:.0f} s on this machine, on a simulated cloud. How to go on:
+    source .venv/bin/activate      brings the `dormouse` command
     dormouse sandbox up            keep one running and play: dormouse wake --sandbox, sandbox refuse spot, …
     dormouse plan                  the plan above for your own Pulumi.NAME.yaml
     make test                      the tests

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,29 @@ class World:
         return done
 
 
+USUAL = {
+    "dormouse:instanceType": "p5en.48xlarge",
+    "dormouse:kvCacheDtype": "auto",
+    "dormouse:maxSequences": "64",
+    "dormouse:owner": "platform-team@example.com",
+    "dormouse:timeZone": "America/New_York",
+    "dormouse:weightsSource": "huggingface",
+    "dormouse:weightsThroughputMibps": "1000",
+}
+
+
+@contextmanager
+def configured(world: World, **changes: str) -> Iterator[None]:
+    """The stack with other values for a while; whatever happens, the usual ones are set again."""
+    try:
+        for key, value in changes.items():
+            world.stack.set_config(f"dormouse:{key}", value)
+        yield
+    finally:
+        for key in changes:
+            world.stack.set_config(f"dormouse:{key}", USUAL[f"dormouse:{key}"])
+
+
 @pytest.fixture(scope="module")
 def world(
     engine_bin: Path,
@@ -122,12 +146,8 @@ def test_preview_creates_nothing_and_shows_fit_and_cost(world: World) -> None:
 
 
 def test_a_model_that_does_not_fit_never_reaches_the_cloud(world: World) -> None:
-    world.stack.set_config("dormouse:instanceType", "p5.48xlarge")
-    try:
-        with pytest.raises(PulumiCommandError) as refused:
-            world.stack.preview()
-    finally:
-        world.stack.set_config("dormouse:instanceType", "p5en.48xlarge")
+    with configured(world, instanceType="p5.48xlarge"), pytest.raises(PulumiCommandError) as refused:
+        world.stack.preview()
     text = refused.value.run.text
     assert "does not fit on p5.48xlarge (8 × H100)" in text
     assert "each GPU lacks 20.2 GiB" in text
@@ -137,14 +157,9 @@ def test_a_model_that_does_not_fit_never_reaches_the_cloud(world: World) -> None
 
 
 def test_every_fault_of_the_configuration_at_once(world: World) -> None:
-    world.stack.set_config("dormouse:kvCacheDtype", "int4")
-    world.stack.set_config("dormouse:timeZone", "Europe/Atlantis")
-    try:
-        with pytest.raises(PulumiCommandError) as refused:
-            world.stack.preview()
-    finally:
-        world.stack.set_config("dormouse:kvCacheDtype", "auto")
-        world.stack.set_config("dormouse:timeZone", "America/New_York")
+    wrong = configured(world, kvCacheDtype="int4", timeZone="Europe/Atlantis")
+    with wrong, pytest.raises(PulumiCommandError) as refused:
+        world.stack.preview()
     text = refused.value.run.text
     assert "dormouse:kvCacheDtype: got int4; accepted: auto, fp8" in text
     assert "dormouse:timeZone: got Europe/Atlantis" in text
@@ -270,70 +285,63 @@ def test_up_does_not_undo_what_the_brain_scaled(world: World) -> None:
 
     _assert_nothing_to_do(world.stack.preview())
     # A change that touches every node group, and one that touches every object's labels.
-    world.stack.set_config("dormouse:owner", "other-team@example.com")
-    run = world.stack.up()
-    assert run.updates > 0
-    assert run.replaces == 0
-    assert world.group(FIRST)["scalingConfig"]["desiredSize"] == 1
-    assert world.replicas(HERE) == 1
-    assert world.pods()[0].metadata.uid == uid
+    with configured(world, owner="other-team@example.com", maxSequences="64"):
+        run = world.stack.up()
+        assert run.updates > 0
+        assert run.replaces == 0
+        assert world.group(FIRST)["scalingConfig"]["desiredSize"] == 1
+        assert world.replicas(HERE) == 1
+        assert world.pods()[0].metadata.uid == uid
 
-    # A change of the Deployment itself rolls the pod and keeps the replica.
-    world.stack.set_config("dormouse:maxSequences", "32")
-    world.stack.up()
-    assert world.replicas(HERE) == 1
-    wait_until(
-        lambda: [p.status.phase for p in world.pods()] == ["Running"] and world.pods()[0].metadata.uid != uid,
-        "the new pod runs",
-        timeout_s=120,
-    )
-    world.stack.refresh()
-    _assert_nothing_to_do(world.stack.preview())
+        # A change of the Deployment itself rolls the pod and keeps the replica.
+        world.stack.set_config("dormouse:maxSequences", "32")
+        world.stack.up()
+        assert world.replicas(HERE) == 1
+        wait_until(
+            lambda: [p.status.phase for p in world.pods()] == ["Running"] and world.pods()[0].metadata.uid != uid,
+            "the new pod runs",
+            timeout_s=120,
+        )
+        world.stack.refresh()
+        _assert_nothing_to_do(world.stack.preview())
 
     world.scale(HERE, 0)
     world.set_desired(FIRST, 0)
-    world.stack.set_config("dormouse:owner", "platform-team@example.com")
-    world.stack.set_config("dormouse:maxSequences", "64")
     world.stack.up()
-    assert world.gpu_instances() == []
+    wait_until(lambda: not world.gpu_instances(), "no GPU machine runs")
 
 
 def test_throughput_changes_in_place(world: World) -> None:
     before = {volume["VolumeId"] for volume in world.volumes()}
-    world.stack.set_config("dormouse:weightsThroughputMibps", "1500")
-    run = world.stack.up()
-    assert run.replaces == 0
-    assert {volume["VolumeId"] for volume in world.volumes()} == before
-    assert {(volume["Throughput"], volume["Iops"]) for volume in world.volumes()} == {(1500, 6000)}
-    # A faster volume shortens the start that the probe allows.
-    probe = world.apps.read_namespaced_deployment(HERE, NAMESPACE).spec.template.spec.containers[0].startup_probe
-    assert probe.failure_threshold * probe.period_seconds == 1680
-    world.stack.set_config("dormouse:weightsThroughputMibps", "1000")
+    with configured(world, weightsThroughputMibps="1500"):
+        run = world.stack.up()
+        assert run.replaces == 0
+        assert {volume["VolumeId"] for volume in world.volumes()} == before
+        assert {(volume["Throughput"], volume["Iops"]) for volume in world.volumes()} == {(1500, 6000)}
+        # A faster volume shortens the start that the probe allows.
+        probe = world.apps.read_namespaced_deployment(HERE, NAMESPACE).spec.template.spec.containers[0].startup_probe
+        assert probe.failure_threshold * probe.period_seconds == 1680
     world.stack.up()
 
 
 def test_another_machine_replaces_the_node_groups_and_never_the_volume(world: World) -> None:
     before = {volume["VolumeId"] for volume in world.volumes()}
-    world.stack.set_config("dormouse:instanceType", "p5e.48xlarge")
-    preview = world.stack.preview()
-    assert {urn.split("::")[2].split("$")[-1] for urn in preview.urns["replace"]} == {"aws:eks/nodeGroup:NodeGroup"}
-    run = world.stack.up()
-    assert run.replaces == 3
-    assert {volume["VolumeId"] for volume in world.volumes()} == before
-    assert world.group(FIRST)["instanceTypes"] == ["p5e.48xlarge"]
-    assert [volume["State"] for volume in world.volumes()] == ["available", "available"]
-    world.stack.set_config("dormouse:instanceType", "p5en.48xlarge")
+    with configured(world, instanceType="p5e.48xlarge"):
+        preview = world.stack.preview()
+        assert {urn.split("::")[2].split("$")[-1] for urn in preview.urns["replace"]} == {"aws:eks/nodeGroup:NodeGroup"}
+        run = world.stack.up()
+        assert run.replaces == 3
+        assert {volume["VolumeId"] for volume in world.volumes()} == before
+        assert world.group(FIRST)["instanceTypes"] == ["p5e.48xlarge"]
+        assert [volume["State"] for volume in world.volumes()] == ["available", "available"]
     world.stack.up()
 
 
 def test_replacing_a_protected_volume_is_refused(world: World) -> None:
     before = {volume["VolumeId"] for volume in world.volumes()}
-    world.stack.set_config("dormouse:weightsSource", "snap-0123456789abcdef0")
-    try:
-        with pytest.raises(PulumiCommandError) as refused:
-            world.stack.up()
-    finally:
-        world.stack.set_config("dormouse:weightsSource", "huggingface")
+    other = configured(world, weightsSource="snap-0123456789abcdef0")
+    with other, pytest.raises(PulumiCommandError) as refused:
+        world.stack.up()
     assert "protect" in refused.value.run.text
     assert {volume["VolumeId"] for volume in world.volumes()} == before
     world.stack.up()
