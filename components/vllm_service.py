@@ -23,6 +23,9 @@ from serving.memory import KV_CACHE_DTYPES, EngineLimits
 from serving.profiles import load_model
 from serving.service_plan import ServicePlan, plan_service
 
+# Scheduling, image pull and Kubernetes' own reactions, beside what the plan knows.
+_MARGIN_S = 900
+
 
 class VllmServiceArgs(TypedDict):
     """Arguments of `VllmService`."""
@@ -146,7 +149,12 @@ class VllmService(pulumi.ComponentResource):
             KubernetesObject(
                 f"{name}-{zone}",
                 deployment(names, model, plan, f"{base}-{zone}", zone, claim),
-                pulumi.ResourceOptions(parent=self, depends_on=first, ignore_changes=["spec.replicas"]),
+                pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=first,
+                    ignore_changes=["spec.replicas"],
+                    custom_timeouts=_timeouts(plan),
+                ),
             )
             for zone, claim in zip(zones, claims, strict=True)
         ]
@@ -196,6 +204,16 @@ def _plan(given: Arguments) -> ServicePlan | None:
     except DormouseError as error:
         given.fault("model", str(error))
         return None
+
+
+def _timeouts(plan: ServicePlan) -> pulumi.CustomTimeouts:
+    """How long Pulumi waits for a rollout: the old pod's drain and the new one's whole start.
+
+    Its own ten minutes are over before 595 GB are read, and would call a healthy rollout failed.
+    """
+    drain_s = plan.grace_s + _MARGIN_S
+    rollout_s = drain_s + plan.startup_window_s
+    return pulumi.CustomTimeouts(create=f"{rollout_s}s", update=f"{rollout_s}s", delete=f"{drain_s}s")
 
 
 def _access(given: Arguments) -> Access:

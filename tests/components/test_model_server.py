@@ -137,6 +137,17 @@ def test_a_deployment_for_each_zone_whose_replicas_are_not_pulumi_s(made: Record
         assert {"server-vllm-policy", "server-vllm-api-key"} <= set(deployment.dependencies)
 
 
+def test_pulumi_waits_for_a_rollout_as_long_as_one_takes(made: Recording) -> None:
+    for deployment in made.of("Deployment"):
+        pod = deployment.inputs["spec"]["template"]["spec"]
+        probe = pod["containers"][0]["startupProbe"]
+        start_s = probe["failureThreshold"] * probe["periodSeconds"]
+        drain_s = pod["terminationGracePeriodSeconds"]
+        assert int(deployment.timeouts["update"].rstrip("s")) > start_s + drain_s
+        assert int(deployment.timeouts["create"].rstrip("s")) > start_s
+        assert int(deployment.timeouts["delete"].rstrip("s")) > drain_s
+
+
 def test_the_key_is_a_secret_to_pulumi(made: Recording) -> None:
     secret = made.one("Secret", "server-vllm-api-key")
     assert "stringData" in secret.secret_inputs or "api-key" in str(secret.secret_inputs)

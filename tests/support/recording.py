@@ -23,6 +23,7 @@ class Registration:
     retain_on_delete: bool
     ignore_changes: tuple[str, ...]
     dependencies: tuple[str, ...]
+    timeouts: dict[str, str]
 
 
 class _Canned(mocks.Mocks):
@@ -73,6 +74,7 @@ class _Recorder(mocks.MockMonitor):
                 retain_on_delete=bool(request.retainOnDelete),
                 ignore_changes=tuple(request.ignoreChanges),
                 dependencies=tuple(urn.split("::")[-1] for urn in request.dependencies),
+                timeouts=json_format.MessageToDict(request.customTimeouts),
             )
         )
         return super().RegisterResource(request)
