@@ -102,7 +102,7 @@ def _build(cache: EngineCache, go: Go | None, progress: Progress) -> None:
 def _size_text(cache: EngineCache, count: int) -> str:
     free_gb = shutil.disk_usage(cache.folder).free / 1e9
     return (
-        f"Builds {count} files into {cache.folder}: from empty caches about half an hour on 2 cores, {RESULT_GB} GB "
+        f"Builds {count} files into {cache.folder}: from empty caches about ten minutes on 2 cores, {RESULT_GB} GB "
         f"there and up to {GO_CACHES_GB} GB in Go's own caches ({free_gb:.0f} GB are free). {WITHOUT_GO}"
     )
 
