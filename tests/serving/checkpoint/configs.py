@@ -1,0 +1,253 @@
+"""Deciding keys of real configs, and the totals that were published for the checkpoints."""
+
+from typing import Any
+
+INT4_GROUPS: dict[str, Any] = {
+    "quant_method": "compressed-tensors",
+    "format": "pack-quantized",
+    "ignore": [
+        "lm_head",
+        "re:.*self_attn.*",
+        "re:.*shared_experts.*",
+        r"re:.*mlp\.(gate|up|gate_up|down)_proj.*",
+    ],
+    "kv_cache_scheme": None,
+    "config_groups": {
+        "group_0": {
+            "input_activations": None,
+            "targets": ["Linear"],
+            "weights": {
+                "actorder": None,
+                "group_size": 32,
+                "num_bits": 4,
+                "strategy": "group",
+                "symmetric": True,
+                "type": "int",
+            },
+        }
+    },
+}
+FP8_BLOCKS: dict[str, Any] = {
+    "quant_method": "fp8",
+    "fmt": "e4m3",
+    "activation_scheme": "dynamic",
+    "weight_block_size": [128, 128],
+}
+
+KIMI_TEXT: dict[str, Any] = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "kimi_k2",
+    "dtype": "bfloat16",
+    "first_k_dense_replace": 1,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 262144,
+    "moe_intermediate_size": 2048,
+    "moe_layer_freq": 1,
+    "n_routed_experts": 384,
+    "n_shared_experts": 1,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 61,
+    "num_key_value_heads": 64,
+    "num_nextn_predict_layers": 0,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "topk_method": "noaux_tc",
+    "v_head_dim": 128,
+    "vocab_size": 163840,
+}
+KIMI_K25: dict[str, Any] = {
+    "architectures": ["KimiK25ForConditionalGeneration"],
+    "model_type": "kimi_k25",
+    "text_config": {**KIMI_TEXT, "quantization_config": INT4_GROUPS},
+    "vision_config": {
+        "init_pos_emb_height": 64,
+        "init_pos_emb_time": 4,
+        "init_pos_emb_width": 64,
+        "merge_kernel_size": [2, 2],
+        "mm_projector_type": "patchmerger",
+        "patch_size": 14,
+        "text_hidden_size": 7168,
+        "vt_hidden_size": 1152,
+        "vt_intermediate_size": 4304,
+        "vt_num_attention_heads": 16,
+        "vt_num_hidden_layers": 27,
+    },
+}
+KIMI_K2_THINKING: dict[str, Any] = {**KIMI_TEXT, "quantization_config": INT4_GROUPS}
+KIMI_K2: dict[str, Any] = {**KIMI_TEXT, "max_position_embeddings": 131072, "quantization_config": FP8_BLOCKS}
+DEEPSEEK_V3: dict[str, Any] = {
+    **KIMI_TEXT,
+    "first_k_dense_replace": 3,
+    "max_position_embeddings": 163840,
+    "model_type": "deepseek_v3",
+    "n_routed_experts": 256,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "num_nextn_predict_layers": 1,
+    "quantization_config": FP8_BLOCKS,
+    "vocab_size": 129280,
+}
+DEEPSEEK_V32: dict[str, Any] = {
+    **DEEPSEEK_V3,
+    "architectures": ["DeepseekV32ForCausalLM"],
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "index_topk": 2048,
+}
+QWEN3_32B: dict[str, Any] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "head_dim": 128,
+    "hidden_size": 5120,
+    "intermediate_size": 25600,
+    "max_position_embeddings": 40960,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 64,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+QWEN3_SMALL: dict[str, Any] = {
+    **QWEN3_32B,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 28,
+    "tie_word_embeddings": True,
+}
+QWEN3_235B: dict[str, Any] = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "decoder_sparse_step": 1,
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "max_position_embeddings": 40960,
+    "mlp_only_layers": [],
+    "moe_intermediate_size": 1536,
+    "num_attention_heads": 64,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 94,
+    "num_key_value_heads": 4,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 151936,
+}
+GLM_46: dict[str, Any] = {
+    "architectures": ["Glm4MoeForCausalLM"],
+    "attention_bias": True,
+    "first_k_dense_replace": 3,
+    "head_dim": 128,
+    "hidden_size": 5120,
+    "intermediate_size": 12288,
+    "max_position_embeddings": 202752,
+    "moe_intermediate_size": 1536,
+    "n_routed_experts": 160,
+    "n_shared_experts": 1,
+    "num_attention_heads": 96,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 92,
+    "num_key_value_heads": 8,
+    "num_nextn_predict_layers": 1,
+    "torch_dtype": "bfloat16",
+    "use_qk_norm": True,
+    "vocab_size": 151552,
+}
+LLAMA_70B: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 80,
+    "num_key_value_heads": 8,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 128256,
+}
+GPT_OSS_120B: dict[str, Any] = {
+    "architectures": ["GptOssForCausalLM"],
+    "attention_bias": True,
+    "head_dim": 64,
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "layer_types": ["sliding_attention", "full_attention"] * 18,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "num_local_experts": 128,
+    "quantization_config": {
+        "quant_method": "mxfp4",
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
+            "lm_head",
+        ],
+    },
+    "sliding_window": 128,
+    "vocab_size": 201088,
+}
+EVERY: dict[str, dict[str, Any]] = {
+    "kimi-k2.5": KIMI_K25,
+    "kimi-k2-thinking": KIMI_K2_THINKING,
+    "kimi-k2": KIMI_K2,
+    "deepseek-v3": DEEPSEEK_V3,
+    "deepseek-v3.2": DEEPSEEK_V32,
+    "qwen3-32b": QWEN3_32B,
+    "qwen3-0.6b": QWEN3_SMALL,
+    "qwen3-235b": QWEN3_235B,
+    "glm-4.6": GLM_46,
+    "llama-3.3-70b": LLAMA_70B,
+    "gpt-oss-120b": GPT_OSS_120B,
+}
+
+SMALL_LATENT: dict[str, Any] = {
+    **DEEPSEEK_V3,
+    "first_k_dense_replace": 1,
+    "hidden_size": 256,
+    "intermediate_size": 384,
+    "kv_lora_rank": 64,
+    "moe_intermediate_size": 128,
+    "n_routed_experts": 4,
+    "num_attention_heads": 4,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 2,
+    "q_lora_rank": 96,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "vocab_size": 512,
+}
+SMALL_DENSE: dict[str, Any] = {
+    **QWEN3_32B,
+    "head_dim": 16,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 128,
+}
+SMALL_GPT_OSS: dict[str, Any] = {
+    **GPT_OSS_120B,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "head_dim": 16,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "vocab_size": 128,
+}
+SMALL_INT4: dict[str, Any] = {**SMALL_LATENT, "num_nextn_predict_layers": 0, "quantization_config": INT4_GROUPS}
