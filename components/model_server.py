@@ -69,6 +69,10 @@ class ModelServerArgs(TypedDict):
     """Requests that may run at once."""
     kv_cache_dtype: NotRequired[str]
     """`auto` or `fp8`."""
+    max_batched_tokens: NotRequired[int]
+    """Tokens that one step of the engine computes at most."""
+    extra_args: NotRequired[list[str]]
+    """Arguments for vLLM beside those that follow from the plan."""
     drain_s: NotRequired[int]
     """Seconds that vLLM goes on answering after it was told to stop."""
     api_key: pulumi.Input[str]
@@ -192,6 +196,8 @@ class ModelServer(pulumi.ComponentResource):
             "context_tokens": args["context_tokens"],
             "max_sequences": args["max_sequences"],
             "kv_cache_dtype": args.get("kv_cache_dtype") or "auto",
+            "max_batched_tokens": args.get("max_batched_tokens") or 8192,
+            "extra_args": given.texts("extra_args"),
             "volume_mib_per_s": args["volume_throughput_mib_per_s"],
             "drain_s": args.get("drain_s") or 600,
             "namespace": namespace_name,

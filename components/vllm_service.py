@@ -7,6 +7,7 @@ import pulumi
 from components._inputs import Arguments
 from components.objects import KubernetesObject
 from serving.accelerators import instance_shape
+from serving.engine.extra_arguments import extra_argument_faults, kv_offload_bytes
 from serving.errors import DormouseError
 from serving.manifests.deployment import API_KEY_FIELD, ServiceNames, deployment
 from serving.manifests.labels import app_labels
@@ -40,6 +41,10 @@ class VllmServiceArgs(TypedDict):
     """Requests that may run at once."""
     kv_cache_dtype: NotRequired[str]
     """`auto` (BF16) or `fp8`. Default: auto."""
+    max_batched_tokens: NotRequired[int]
+    """Tokens that one step of the engine computes at most. Default: 8192."""
+    extra_args: NotRequired[list[str]]
+    """Arguments for vLLM beside those that follow from the plan, one entry each; checked against its flags."""
     volume_mib_per_s: int
     """The weight volume's throughput, from which the start-up window is computed."""
     drain_s: NotRequired[int]
@@ -90,7 +95,8 @@ class VllmService(pulumi.ComponentResource):
         """Register the service; the objects use the provider in `opts`. A plan that does not fit is refused here."""
         super().__init__("dormouse:index:VllmService", name, {}, opts)
         given = Arguments("VllmService", args)
-        plan = _plan(given)
+        extra_args = _extra_args(given)
+        plan = _plan(given, extra_args)
         model_name = given.text("model")
         zones = given.texts("zones", at_least=1)
         claims = given.texts("claim_names", at_least=1)
@@ -148,7 +154,7 @@ class VllmService(pulumi.ComponentResource):
         deployments = [
             KubernetesObject(
                 f"{name}-{zone}",
-                deployment(names, model, plan, f"{base}-{zone}", zone, claim),
+                deployment(names, model, plan, f"{base}-{zone}", zone, claim, extra_args),
                 pulumi.ResourceOptions(
                     parent=self,
                     depends_on=first,
@@ -184,11 +190,19 @@ class VllmService(pulumi.ComponentResource):
         )
 
 
-def _plan(given: Arguments) -> ServicePlan | None:
+def _extra_args(given: Arguments) -> tuple[str, ...]:
+    extra_args = tuple(given.texts("extra_args"))
+    for fault in extra_argument_faults(extra_args, "extra_args"):
+        given.fault(fault.key, f"got {fault.value}; accepted: {fault.accepted}")
+    return extra_args
+
+
+def _plan(given: Arguments, extra_args: tuple[str, ...]) -> ServicePlan | None:
     """The service plan, or None where a fault was noted."""
     context = given.whole_number("context_tokens", None, 1, 10_000_000)
     sequences = given.whole_number("max_sequences", None, 1, 4096)
     dtype = given.one_of("kv_cache_dtype", KV_CACHE_DTYPES, "auto")
+    batched = given.whole_number("max_batched_tokens", 8192, 1, 1_000_000)
     throughput = given.whole_number("volume_mib_per_s", None, 1, 100_000)
     drain_s = given.whole_number("drain_s", 600, 30, 7200)
     if min(context, sequences, throughput) < 1:
@@ -197,9 +211,10 @@ def _plan(given: Arguments) -> ServicePlan | None:
         return plan_service(
             load_model(given.text("model")),
             instance_shape(given.text("instance_type")),
-            EngineLimits(context, sequences, "fp8" if dtype == "fp8" else "auto"),
+            EngineLimits(context, sequences, "fp8" if dtype == "fp8" else "auto", batched),
             throughput,
             drain_s,
+            kv_offload_bytes(extra_args),
         )
     except DormouseError as error:
         given.fault("model", str(error))

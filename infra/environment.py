@@ -15,23 +15,25 @@ from components.cost_policy import scheduler_time
 from components.weight_volume import IOPS_PER_MIB_PER_S, IOPS_RANGE, LARGEST_GIB, THROUGHPUT_RANGE, iops_for
 from infra.candidates import Candidate, read_candidates
 from infra.configuration import NAMESPACE, ConfigurationReader
+from infra.engine_settings import EngineSettings, read_engine
 from infra.timetable import ACCEPTED as ACCEPTED_TIMETABLE
 from infra.timetable import Timetable, TimetableEntry, parse_entry
 from infra.versions import default_kubernetes_version, kubernetes_minors
 from serving.accelerators import InstanceShape, instance_shape, instance_shapes
 from serving.errors import ConfigurationError
 from serving.manifests.service import EXPOSURES, Access
-from serving.memory import KV_CACHE_DTYPES, EngineLimits
+from serving.memory import EngineLimits
 from serving.profiles import ModelProfile, known_models, load_model
 from serving.service_plan import volume_size_gib
 
 KEYS = (
     "accountId", "adminPrincipalArns", "allowUnlistedZones", "allowedCidrs", "apiKeySecret", "capacity",
-    "certificateArn", "contextTokens", "drainSeconds", "endpointCidrs", "expiresAt", "exposure", "idleMinutes",
-    "instanceType", "kubernetesVersion", "kvCacheDtype", "maxSequences", "model", "monthlyBudgetUsd", "networkCidr",
-    "notifyEmails", "owner", "patienceMinutes", "region", "replicas", "timeZone", "timetable", "weightsIops",
-    "weightsSizeGib", "weightsSource", "weightsThroughputMibps",
+    "certificateArn", "contextTokens", "drainSeconds", "endpointCidrs", "expiresAt", "exposure", "extraArgs",
+    "idleMinutes", "instanceType", "kubernetesVersion", "kvCacheDtype", "maxBatchedTokens", "maxSequences", "model",
+    "monthlyBudgetUsd", "networkCidr", "notifyEmails", "owner", "patienceMinutes", "preset", "region", "replicas",
+    "timeZone", "timetable", "weightsIops", "weightsSizeGib", "weightsSource", "weightsThroughputMibps",
 )  # fmt: skip
+_DEFAULT_MODEL = "kimi-k2.5"
 _HUB_SOURCE = "huggingface"
 _SHORTEST_KEY = 24
 
@@ -71,7 +73,7 @@ class Environment:
     candidates: tuple[Candidate, ...]
     patience_s: int
     weights: WeightSettings
-    limits: EngineLimits
+    engine: EngineSettings
     drain_s: int
     access: Access
     cost: CostSettings
@@ -79,6 +81,16 @@ class Environment:
     endpoint_cidrs: tuple[str, ...]
     admin_principal_arns: tuple[str, ...]
     network_cidr: str
+
+    @property
+    def limits(self) -> EngineLimits:
+        """The engine's limits, after the preset."""
+        return self.engine.limits
+
+    @property
+    def extra_args(self) -> tuple[str, ...]:
+        """The user's own arguments for vLLM, checked."""
+        return self.engine.extra_args
 
 
 def load(name: str, values: Mapping[str, Any], today: date, where: str = "the stack's configuration") -> Environment:
@@ -91,9 +103,9 @@ def load(name: str, values: Mapping[str, Any], today: date, where: str = "the st
     if region and not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):
         read.fault("region", region, "an AWS region, such as us-east-2")
         region = ""
-    model_name = read.choice("model", known_models(), "kimi-k2.5")
+    model_name = read.choice("model", known_models(), _DEFAULT_MODEL)
     type_name = read.choice("instanceType", tuple(instance_shapes()))
-    model = load_model(model_name if model_name in known_models() else known_models()[0])
+    model = load_model(model_name if model_name in known_models() else _DEFAULT_MODEL)
     shape = instance_shape(type_name if type_name in instance_shapes() else next(iter(instance_shapes())))
     candidates = read_candidates(read, region, shape if type_name in instance_shapes() else None)
     replicas = read.whole_number("replicas", 1, 64, 1)
@@ -122,7 +134,7 @@ def load(name: str, values: Mapping[str, Any], today: date, where: str = "the st
         candidates=candidates,
         patience_s=60 * read.whole_number("patienceMinutes", 1, 240, 15, "minutes"),
         weights=_weights(read, model),
-        limits=_limits(read, model),
+        engine=read_engine(read, model, shape),
         drain_s=read.whole_number("drainSeconds", 30, 7200, 600, "seconds"),
         access=_access(read),
         cost=_cost(read, today),
@@ -178,16 +190,6 @@ def _weights(read: ConfigurationReader, model: ModelProfile) -> WeightSettings:
     if source != _HUB_SOURCE and not re.fullmatch(r"snap-[0-9a-f]{8,17}", source):
         read.fault("weightsSource", source, "huggingface, or the id of a snapshot such as snap-0123456789abcdef0")
     return WeightSettings(size, throughput, iops, None if source == _HUB_SOURCE else source)
-
-
-def _limits(read: ConfigurationReader, model: ModelProfile) -> EngineLimits:
-    longest = model.architecture.max_context_tokens
-    dtype = read.choice("kvCacheDtype", KV_CACHE_DTYPES, "auto")
-    return EngineLimits(
-        context_tokens=read.whole_number("contextTokens", 1024, longest, longest, "tokens"),
-        max_sequences=read.whole_number("maxSequences", 1, 1024, 64),
-        kv_cache_dtype="fp8" if dtype == "fp8" else "auto",
-    )
 
 
 def _access(read: ConfigurationReader) -> Access:

@@ -9,6 +9,7 @@ from infra.cost_plan import CostPlan, plan_cost
 from infra.environment import Environment, load, stack_file_values
 from infra.naming import slot_names
 from infra.plan_text import cost_lines, fit_lines
+from serving.engine.extra_arguments import kv_offload_bytes
 from serving.errors import ConfigurationError, Fault
 from serving.service_plan import ServicePlan, plan_service
 
@@ -43,6 +44,13 @@ class Plan:
                 "kvCacheTokens": memory.kv_cache_tokens,
                 "contextTokens": memory.limits.context_tokens,
                 "fullContextRequests": round(memory.full_context_requests, 2),
+            },
+            "engine": {
+                "preset": None if self.environment.engine.preset is None else self.environment.engine.preset.name,
+                "maxSequences": memory.limits.max_sequences,
+                "maxBatchedTokens": memory.limits.max_batched_tokens,
+                "kvCacheDtype": memory.limits.kv_cache_dtype,
+                "extraArgs": list(self.environment.extra_args),
             },
             "start": {"plannedLoadS": self.service.planned_load_s, "startupWindowS": self.service.startup_window_s},
             "cost": {
@@ -80,6 +88,7 @@ def plan_environment(environment: Environment) -> ServicePlan:
         environment.limits,
         environment.weights.throughput_mib_per_s,
         environment.drain_s,
+        kv_offload_bytes(environment.extra_args),
     )
 
 

@@ -35,7 +35,7 @@ def fit_lines(environment: Environment, plan: ServicePlan) -> list[str]:
         f" ({gb_text(memory.weights_bytes)} at {environment.weights.throughput_mib_per_s:,} MiB/s, then compiling); it is"
         f" given {duration_text(plan.startup_window_s)}."
     )
-    return [head, *_table(rows), cache, start]
+    return [head, *_table(rows), cache, start, *environment.engine.lines()]
 
 
 def cost_lines(environment: Environment, cost: CostPlan) -> list[str]:

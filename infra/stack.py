@@ -103,6 +103,8 @@ def _server_args(
         "context_tokens": environment.limits.context_tokens,
         "max_sequences": environment.limits.max_sequences,
         "kv_cache_dtype": environment.limits.kv_cache_dtype,
+        "max_batched_tokens": environment.limits.max_batched_tokens,
+        "extra_args": list(environment.engine.added_args),
         "drain_s": plan.drain_s,
         "api_key": api_key,
         "exposure": access.exposure,

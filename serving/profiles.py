@@ -1,75 +1,127 @@
-"""What a model is: one TOML file each under `serving/models/`, read whole and checked whole."""
+"""What a model is: one TOML file each under `serving/models/`, read whole and checked whole.
+
+A file holds the deciding keys of the model's own `config.json` as they stand there; `load_checkpoint` makes tensors of
+them. Models under `serving/models/testing/` are for tests: they load by name and are not listed.
+"""
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from importlib import resources
-from typing import Any, TypeVar, cast
+from importlib.resources.abc import Traversable
+from typing import Any, cast
 
+from serving.checkpoint.loader import model_from_config
+from serving.checkpoint.model import CheckpointModel
 from serving.errors import UnknownFactError
+from serving.planned_architecture import Architecture, ExpertWeights, latent_architecture, latent_expert_weights
+from serving.profile_document import Section
+from serving.published_tensors import Corrections, corrections_from
+
+VISION_MODES = ("data", "weights", "none")
 
 
 @dataclass(frozen=True)
-class Architecture:
-    """The sizes that decide bytes, as in the model's config.json; `dense_layers` come before the expert layers."""
+class ModelFiles:
+    """What of the repository is needed to serve the model, as glob patterns; everything else stays where it is."""
 
-    layers: int
-    dense_layers: int
-    hidden_size: int
-    dense_intermediate_size: int
-    attention_heads: int
-    q_lora_rank: int
-    kv_lora_rank: int
-    qk_nope_head_dim: int
-    qk_rope_head_dim: int
-    v_head_dim: int
-    routed_experts: int
-    shared_experts: int
-    expert_intermediate_size: int
-    vocabulary: int
-    max_context_tokens: int
+    weights: tuple[str, ...]
+    index: tuple[str, ...]
+    config: tuple[str, ...]
+    tokenizer: tuple[str, ...]
+    code: tuple[str, ...]
+    chat_template: tuple[str, ...]
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.weights, *self.index, *self.config, *self.tokenizer, *self.code, *self.chat_template)
 
 
 @dataclass(frozen=True)
-class ExpertWeights:
-    """How routed experts are stored: `bits` a weight, one scale of `scale_bytes` for each `group_size` weights."""
+class Sampling:
+    """Sampling values that the model's maker documents for one `mode`; None where the maker says nothing."""
 
-    bits: int
-    group_size: int
-    scale_bytes: int
-    packed_shape_bytes: int
+    mode: str
+    source: str
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+
+    @property
+    def values(self) -> dict[str, float | int]:
+        """The documented ones under vLLM's names, as `--override-generation-config` takes them."""
+        given = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Something to know before the model is served: what it is about, what is so, and who says so."""
+
+    topic: str
+    says: str
+    source: str
 
 
 @dataclass(frozen=True)
 class ModelProfile:
     """One model: where it comes from, what it weighs, how vLLM is to serve it.
 
-    - `published_weights_bytes`: the checkpoint's published total, in bytes.
+    - `published_weights_bytes`: the checkpoint's published total, in bytes; `published_source`: who published it.
+    - `config`: the deciding keys of config.json. `corrections`: where the files differ from what the config tells.
     - `vision_parameters`: BF16 parameters of the vision tower, 0 for a text model.
-    - `vision_mode`: vLLM's `--mm-encoder-tp-mode`: `data` (a copy on every GPU) or `weights`.
+    - `tool_call_parser`, `reasoning_parser`: vLLM's names, empty where the model needs none.
+    - `tokenizer_mode`: vLLM's `--tokenizer-mode`, `auto` unless the model needs another.
+    - `vision_mode`: vLLM's `--mm-encoder-tp-mode`: `data` (a copy on every GPU) or `weights`; `none` for a text model.
+    - `sampling`: the maker's values, the default mode first; empty where the maker documents none.
     """
 
     name: str
     title: str
     repository: str
     revision: str
+    licence: str
     source: str
     published_weights_bytes: int
-    architecture: Architecture
-    expert_weights: ExpertWeights
+    published_source: str
+    files: ModelFiles
     vision_parameters: int
     served_name: str
     tool_call_parser: str
     reasoning_parser: str
     trust_remote_code: bool
+    tokenizer_mode: str
     vision_mode: str
+    min_vllm_version: str
+    serving_source: str
+    sampling: tuple[Sampling, ...]
+    constraints: tuple[Constraint, ...]
+    config: Mapping[str, Any] = field(repr=False, hash=False)
+    corrections: Corrections = field(repr=False)
+
+    @property
+    def max_context_tokens(self) -> int:
+        """The longest context that the model was made for."""
+        text = cast("Mapping[str, Any]", self.config.get("text_config", self.config))
+        return text["max_position_embeddings"]
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """The sizes that `serving.memory` plans with; raises UnknownFactError where it cannot plan this model."""
+        return latent_architecture(self.title, self.config)
+
+    @cached_property
+    def expert_weights(self) -> ExpertWeights:
+        """How routed experts are stored; raises UnknownFactError as `architecture` does."""
+        return latent_expert_weights(self.title, self.config)
 
 
 def known_models() -> tuple[str, ...]:
-    """The names of every model in the data folder, sorted."""
-    folder = resources.files("serving") / "models"
-    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+    """The names of every model in the data folder, sorted; those for tests are not among them."""
+    return _names_in(_folder())
 
 
 @cache
@@ -78,50 +130,86 @@ def load_model(name: str) -> ModelProfile:
 
     Raises UnknownFactError listing the known models where there is none of that name.
     """
-    known = known_models()
-    if name not in known:
-        raise UnknownFactError(f"model `{name}` is not known; known: {', '.join(known)}")
-    text = (resources.files("serving") / "models" / f"{name}.toml").read_text(encoding="utf-8")
-    return parse_model(tomllib.loads(text))
+    for folder in (_folder(), _folder() / "testing"):
+        if name in _names_in(folder):
+            return parse_model(tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8")))
+    raise UnknownFactError(f"model `{name}` is not known; known: {', '.join(known_models())}")
+
+
+@cache
+def load_checkpoint(name: str) -> CheckpointModel:
+    """The tensors, attention and limits of the model called `name`; raises UnknownFactError as `load_model` does."""
+    profile = load_model(name)
+    model = model_from_config(profile.name, profile.config, source=profile.source)
+    return profile.corrections.applied_to(model)
 
 
 def parse_model(document: Mapping[str, Any]) -> ModelProfile:
-    """A profile out of a parsed TOML document; raises UnknownFactError on the family or a missing or unknown key."""
-    name = str(document.get("name", "?"))
-    family = document.get("family")
-    if family != "mla-moe":
-        raise UnknownFactError(f"model `{name}`: family `{family}` is not known; known: mla-moe")
-    serving = cast("Mapping[str, Any]", document.get("serving", {}))
-    published = cast("Mapping[str, Any]", document.get("published", {}))
-    vision = cast("Mapping[str, Any]", document.get("vision", {}))
-    try:
-        return ModelProfile(
-            name=name,
-            title=document["title"],
-            repository=document["repository"],
-            revision=document["revision"],
-            source=document["source"],
-            published_weights_bytes=published["weights_bytes"],
-            architecture=_exactly(Architecture, document["architecture"], f"model `{name}`, architecture"),
-            expert_weights=_exactly(ExpertWeights, document["expert_weights"], f"model `{name}`, expert_weights"),
-            vision_parameters=vision.get("parameters", 0),
-            served_name=serving["served_name"],
-            tool_call_parser=serving["tool_call_parser"],
-            reasoning_parser=serving["reasoning_parser"],
-            trust_remote_code=serving["trust_remote_code"],
-            vision_mode=serving["vision_mode"],
-        )
-    except KeyError as missing:
-        raise UnknownFactError(f"model `{name}`: its file lacks the key {missing}") from missing
+    """A profile out of a parsed TOML document; raises UnknownFactError on a missing, wrong or unknown key."""
+    top = Section(document, f"model `{document.get('name', '?')}`")
+    published, serving, files = top.section("published"), top.section("serving"), top.section("files")
+    vision = top.section("vision", optional=True)
+    profile = ModelProfile(
+        name=top.text("name"),
+        title=top.text("title"),
+        repository=top.text("repository"),
+        revision=top.text("revision"),
+        licence=top.text("licence"),
+        source=top.text("source"),
+        published_weights_bytes=published.integer("weights_bytes"),
+        published_source=published.text("source"),
+        files=ModelFiles(
+            weights=files.texts("weights"),
+            index=files.texts("index"),
+            config=files.texts("config"),
+            tokenizer=files.texts("tokenizer"),
+            code=files.texts("code", optional=True),
+            chat_template=files.texts("chat_template"),
+        ),
+        vision_parameters=vision.integer("parameters") if vision.given else 0,
+        served_name=serving.text("served_name"),
+        tool_call_parser=serving.text("tool_call_parser", empty=True),
+        reasoning_parser=serving.text("reasoning_parser", empty=True),
+        trust_remote_code=serving.flag("trust_remote_code"),
+        tokenizer_mode=serving.text("tokenizer_mode", default="auto"),
+        vision_mode=serving.one_of("vision_mode", VISION_MODES),
+        min_vllm_version=serving.text("min_vllm_version"),
+        serving_source=serving.text("source"),
+        sampling=tuple(_sampling(entry) for entry in serving.sections("sampling")),
+        constraints=tuple(_constraint(entry) for entry in top.sections("constraints")),
+        config=top.mapping("config"),
+        corrections=corrections_from(top.section("checkpoint", optional=True)),
+    )
+    # Counts of files and tensors stand there for people.
+    for key in ("shards", "tensors"):
+        published.integer(key, default=0)
+    for section in (top, published, serving, files, vision):
+        section.finish()
+    return profile
 
 
-_Section = TypeVar("_Section", Architecture, ExpertWeights)
+def _sampling(entry: Section) -> Sampling:
+    found = Sampling(
+        mode=entry.text("mode"),
+        source=entry.text("source"),
+        temperature=entry.number("temperature"),
+        top_p=entry.number("top_p"),
+        top_k=entry.integer("top_k", default=0) or None,
+        min_p=entry.number("min_p"),
+    )
+    entry.finish()
+    return found
 
 
-def _exactly(cls: type[_Section], values: Mapping[str, Any], where: str) -> _Section:
-    wanted = {field.name for field in fields(cls)}
-    if missing := wanted - values.keys():
-        raise UnknownFactError(f"{where}: lacks {', '.join(sorted(missing))}")
-    if unknown := values.keys() - wanted:
-        raise UnknownFactError(f"{where}: has unknown keys {', '.join(sorted(unknown))}")
-    return cls(**values)
+def _constraint(entry: Section) -> Constraint:
+    found = Constraint(entry.text("topic"), entry.text("says"), entry.text("source"))
+    entry.finish()
+    return found
+
+
+def _folder() -> Traversable:
+    return resources.files("serving") / "models"
+
+
+def _names_in(folder: Traversable) -> tuple[str, ...]:
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))

@@ -7,9 +7,10 @@ import math
 from dataclasses import dataclass
 
 from serving.accelerators import InstanceShape
+from serving.errors import DoesNotFitError
 from serving.memory import EngineLimits, MemoryPlan, require_fit
 from serving.profiles import ModelProfile
-from serving.units import GIB, MIB, round_up
+from serving.units import GIB, MIB, gib_text, round_up
 
 # Compile, JIT of the expert kernels, graph capture and warm-up: 171 s with cold caches on H200 (vLLM 0.26); allowed
 # five times that, since a probe that kills a start costs the whole start again.
@@ -48,13 +49,30 @@ class ServicePlan:
 
 
 def plan_service(
-    model: ModelProfile, shape: InstanceShape, limits: EngineLimits, volume_mib_per_s: int, drain_s: int
+    model: ModelProfile,
+    shape: InstanceShape,
+    limits: EngineLimits,
+    volume_mib_per_s: int,
+    drain_s: int,
+    kv_offload_bytes: int = 0,
 ) -> ServicePlan:
-    """The plan for one replica that reads its weights at `volume_mib_per_s`; raises DoesNotFitError."""
+    """The plan for one replica that reads its weights at `volume_mib_per_s`; raises DoesNotFitError.
+
+    - `kv_offload_bytes`: host memory that vLLM is asked to keep KV cache in; it lies in /dev/shm.
+    """
     memory = require_fit(model, shape, limits)
+    shared = _SHARED_MEMORY_BYTES + kv_offload_bytes
+    most = int(shape.memory_bytes * 0.9) // GIB * GIB
+    if shared + _HOST_PROCESS_BYTES > most:
+        room = most - _SHARED_MEMORY_BYTES - _HOST_PROCESS_BYTES
+        raise DoesNotFitError(
+            f"{gib_text(kv_offload_bytes)} of KV cache in host memory do not fit on {shape.name}: beside the engine's"
+            f" own processes a pod has {gib_text(max(0, room))} for it. What works: --kv-offloading-size="
+            f"{max(0, room) // GIB} or less, or a machine with more memory"
+        )
     rate = min(volume_mib_per_s * MIB, shape.ebs_mb_per_s * 10**6)
     read_s = memory.weights_bytes / rate
-    wanted = memory.weights_bytes + _SHARED_MEMORY_BYTES + _HOST_PROCESS_BYTES
+    wanted = memory.weights_bytes + shared + _HOST_PROCESS_BYTES
     return ServicePlan(
         memory=memory,
         planned_load_s=math.ceil(read_s + _COMPILE_ESTIMATE_S),
@@ -62,8 +80,8 @@ def plan_service(
         deregister_s=_DEREGISTER_S,
         drain_s=drain_s,
         grace_s=_DEREGISTER_S + drain_s + _AFTER_DRAIN_S,
-        pod_memory_bytes=min(round_up(wanted, GIB), int(shape.memory_bytes * 0.9) // GIB * GIB),
-        shared_memory_bytes=_SHARED_MEMORY_BYTES,
+        pod_memory_bytes=min(round_up(wanted, GIB), most),
+        shared_memory_bytes=shared,
     )
 
 

@@ -8,6 +8,7 @@ from serving.engine_args import (
     CACHE_PATH,
     ENGINE_PORT,
     WEIGHTS_PATH,
+    EngineOptions,
     engine_arguments,
     engine_environment,
 )
@@ -51,9 +52,17 @@ class ServiceNames:
 
 
 def deployment(
-    names: ServiceNames, model: ModelProfile, plan: ServicePlan, name: str, zone: str, claim: str
+    names: ServiceNames,
+    model: ModelProfile,
+    plan: ServicePlan,
+    name: str,
+    zone: str,
+    claim: str,
+    extra_args: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The Deployment called `name` whose pods mount `claim` in `zone`; replicas 0, since the jobs own that number.
+
+    `extra_args` are passed to vLLM behind those that follow from `plan`.
 
     `Recreate`, because the only GPU node and the read-write-once volume cannot hold two generations at once.
     """
@@ -78,13 +87,15 @@ def deployment(
                         PLAN_ANNOTATION: _plan_annotation(plan),
                     },
                 },
-                "spec": _pod(names, model, plan, claim),
+                "spec": _pod(names, model, plan, claim, EngineOptions(extra=extra_args)),
             },
         },
     }
 
 
-def _pod(names: ServiceNames, model: ModelProfile, plan: ServicePlan, claim: str) -> dict[str, Any]:
+def _pod(
+    names: ServiceNames, model: ModelProfile, plan: ServicePlan, claim: str, options: EngineOptions
+) -> dict[str, Any]:
     runtime = pinned_runtime()
     return {
         "serviceAccountName": names.service_account,
@@ -103,7 +114,7 @@ def _pod(names: ServiceNames, model: ModelProfile, plan: ServicePlan, claim: str
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "initContainers": [gateway_container()],
-        "containers": [_engine(names, model, plan)],
+        "containers": [_engine(names, model, plan, options)],
         "volumes": [
             {"name": "weights", "persistentVolumeClaim": {"claimName": claim}},
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": _gi(plan.shared_memory_bytes)}},
@@ -114,7 +125,7 @@ def _pod(names: ServiceNames, model: ModelProfile, plan: ServicePlan, claim: str
     }
 
 
-def _engine(names: ServiceNames, model: ModelProfile, plan: ServicePlan) -> dict[str, Any]:
+def _engine(names: ServiceNames, model: ModelProfile, plan: ServicePlan, options: EngineOptions) -> dict[str, Any]:
     runtime = pinned_runtime()
     gpus = str(plan.memory.tensor_parallel)
     memory = _gi(plan.pod_memory_bytes)
@@ -132,7 +143,7 @@ def _engine(names: ServiceNames, model: ModelProfile, plan: ServicePlan) -> dict
         "name": "vllm",
         "image": runtime.vllm_image,
         "command": ["vllm", "serve"],
-        "args": engine_arguments(model, plan),
+        "args": engine_arguments(model, plan, options),
         "env": environment,
         "ports": [{"name": "engine", "containerPort": ENGINE_PORT}],
         "resources": {

@@ -75,7 +75,8 @@ def test_everything_wrong_is_named_at_once() -> None:
     ("changes", "said"),
     [
         ({"regoin": "us-east-2"}, "dormouse:regoin: got a key that nothing reads; accepted: did you mean region?"),
-        ({"model": "kimi-k2"}, "dormouse:model: got kimi-k2; accepted: kimi-k2.5 (did you mean kimi-k2.5?)"),
+        ({"model": "kimi-k25"}, "kimi-k2-instruct, kimi-k2-thinking, kimi-k2.5, kimi-k2.6"),
+        ({"model": "kimi-k25"}, "(did you mean kimi-k2.5?)"),
         ({"instanceType": "p5en.24xlarge"}, "got p5en.24xlarge; accepted: p5.48xlarge, p5e.48xlarge, p5en.48xlarge"),
         ({"instanceType": "p5e.48xlarge", "region": "us-east-1", "capacity": [{"purchase": "spot", "zone": "use1-az1"}]},
          "dormouse:region: got us-east-1; accepted: a region that sells p5e.48xlarge"),
@@ -184,7 +185,8 @@ def test_region_codes_match_the_zone_ids_of_the_data() -> None:
     regions = (
         "us-east-1", "us-east-2", "us-west-1", "us-west-2", "eu-north-1", "eu-south-2", "eu-west-2", "eu-west-3",
         "ap-south-1", "ap-south-2", "ap-northeast-1", "ap-northeast-2", "ap-southeast-2", "ap-southeast-3",
-        "sa-east-1", "ca-central-1", "me-central-1",
+        "sa-east-1", "ca-central-1", "me-central-1", "eu-central-1", "eu-west-1", "il-central-1", "ap-northeast-3",
+        "ap-southeast-1",
     )  # fmt: skip
     assert codes <= {region_code(region) for region in regions}
 
