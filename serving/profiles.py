@@ -15,7 +15,6 @@ from typing import Any, cast
 from serving.checkpoint.loader import model_from_config
 from serving.checkpoint.model import CheckpointModel
 from serving.errors import UnknownFactError
-from serving.planned_architecture import Architecture, ExpertWeights, latent_architecture, latent_expert_weights
 from serving.profile_document import Section
 from serving.published_tensors import Corrections, corrections_from
 
@@ -109,14 +108,9 @@ class ModelProfile:
         return text["max_position_embeddings"]
 
     @cached_property
-    def architecture(self) -> Architecture:
-        """The sizes that `serving.memory` plans with; raises UnknownFactError where it cannot plan this model."""
-        return latent_architecture(self.title, self.config)
-
-    @cached_property
-    def expert_weights(self) -> ExpertWeights:
-        """How routed experts are stored; raises UnknownFactError as `architecture` does."""
-        return latent_expert_weights(self.title, self.config)
+    def checkpoint(self) -> CheckpointModel:
+        """The tensors, attention and limits of the model, as its files have them."""
+        return self.corrections.applied_to(model_from_config(self.name, self.config, source=self.source))
 
 
 def known_models() -> tuple[str, ...]:
@@ -136,12 +130,9 @@ def load_model(name: str) -> ModelProfile:
     raise UnknownFactError(f"model `{name}` is not known; known: {', '.join(known_models())}")
 
 
-@cache
 def load_checkpoint(name: str) -> CheckpointModel:
     """The tensors, attention and limits of the model called `name`; raises UnknownFactError as `load_model` does."""
-    profile = load_model(name)
-    model = model_from_config(profile.name, profile.config, source=profile.source)
-    return profile.corrections.applied_to(model)
+    return load_model(name).checkpoint
 
 
 def parse_model(document: Mapping[str, Any]) -> ModelProfile:
