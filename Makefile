@@ -25,7 +25,7 @@ try: $(READY) ## the tour on a simulated cloud: up, wake, hibernate; about a min
 	@$(BIN)/dormouse sandbox try
 
 test: $(READY) ## the fast tests
-	@$(BIN)/python -m pytest -m "not engine" -n 2 --dist loadscope
+	@$(BIN)/python -m pytest -m "not engine" -n 3 --dist loadscope
 
 engine: $(READY) ## build Pulumi's engine and a Kubernetes control plane for the tests, once (needs Go)
 	@$(PYTHON) engine/build.py

@@ -4,7 +4,7 @@ from infra.cost_plan import CostPlan, MachineCost
 from infra.environment import Environment
 from infra.pricing import Price
 from serving.service_plan import ServicePlan
-from serving.units import duration_text, gb_text, gib_text
+from serving.units import GIB, duration_text, gb_text, gib_text
 
 _WIDTH = 44
 
@@ -14,28 +14,35 @@ def fit_lines(environment: Environment, plan: ServicePlan) -> list[str]:
     memory = plan.memory
     limits = memory.limits
     shape = environment.shape
+    peak = memory.fit.peak_used
+    least, most = memory.fit.kv_cache_tokens_bounds
     estimate = " (99 % of the API's figure; estimate)" if memory.usable_is_estimate else ""
     rows = [
         ("usable memory", gib_text(memory.usable_bytes) + estimate),
         ("vLLM may plan with", f"{gib_text(memory.budget_bytes)} ({limits.gpu_memory_utilization:.0%})"),
         ("weights", f"{gib_text(memory.weights_bytes_per_gpu)}, exact"),
-        ("activations, CUDA graphs, runtime", f"{gib_text(memory.reserved_bytes)}, measured on an H200"),
+        *((term.name, _bounded(term.count, term.low, term.high)) for term in memory.fit.fitted_terms),
         (f"KV cache ({limits.kv_cache_dtype})", f"{gib_text(memory.kv_cache_bytes)}, what is left"),
+        ("used at its peak", f"{_bounded(peak.count, peak.low, peak.high)}, with what vLLM does not count"),
     ]
     head = (
         f"{environment.model.title} ({gb_text(memory.weights_bytes)}) fits on one {shape.name}"
         f" ({shape.gpus} × {shape.gpu}), tensor parallel {memory.tensor_parallel}. Per GPU:"
     )
     cache = (
-        f"The KV cache holds about {memory.kv_cache_tokens:,} tokens: {memory.full_context_requests:.1f} requests of the"
-        f" full {limits.context_tokens:,} tokens at once."
+        f"The KV cache holds about {memory.kv_cache_tokens:,} tokens ({least:,} to {most:,}):"
+        f" {memory.full_context_requests:.1f} requests of the full {limits.context_tokens:,} tokens at once."
     )
+    safe = memory.fit.highest_safe_utilization
+    set_to = limits.gpu_memory_utilization
+    verdict = "" if set_to <= safe else ": a large prompt may end the engine"
+    caution = f"A memory utilisation of up to {safe:.2f} is safe; it is set to {set_to:.2f}{verdict}."
     start = (
         f"A start takes about {duration_text(plan.planned_load_s)} once the machine is there"
         f" ({gb_text(memory.weights_bytes)} at {environment.weights.throughput_mib_per_s:,} MiB/s, then compiling); it is"
         f" given {duration_text(plan.startup_window_s)}."
     )
-    return [head, *_table(rows), cache, start, *environment.engine.lines()]
+    return [head, *_table(rows), cache, caution, start, *environment.engine.lines()]
 
 
 def cost_lines(environment: Environment, cost: CostPlan) -> list[str]:
@@ -84,6 +91,10 @@ def _origins(prices: list[tuple[str, Price | None]]) -> list[str]:
         origin = "" if price is None else f"{price.origin()}"
         lines.append(f"  {key:<{_WIDTH}}{amount:<18}{origin}".rstrip())
     return lines
+
+
+def _bounded(count: int, low: int, high: int) -> str:
+    return f"{gib_text(count, 2)} ({low / GIB:,.2f} to {high / GIB:,.2f})"
 
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:

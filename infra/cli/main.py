@@ -24,6 +24,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "hibernate": ("infra.cli.hibernate_command", "drain, stop the pod and every GPU node, keep the weights"),
     "connect": ("infra.cli.connect_command", "forward a port of this machine to the service"),
     "plan": ("infra.cli.plan_command", "does it fit and what will it cost, without any cloud"),
+    "fit": ("infra.cli.fit_command", "does a model fit, on which machines, with how much room"),
+    "choose": ("infra.cli.choose_command", "what to buy for a model: machine, purchase, layout, engine"),
     "sandbox": ("infra.cli.sandbox_commands", "run a simulated cloud on this machine"),
 }
 

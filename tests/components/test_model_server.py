@@ -267,7 +267,7 @@ def test_outputs_that_are_registered_are_the_ones_that_are_annotated(made: Recor
     ("changes", "said"),
     [
         ({"model": "kimi-k9"}, "model: got 'kimi-k9'; accepted: deepseek-r1, "),
-        ({"model": "qwen3-32b"}, "Qwen3-32B cannot be deployed yet"),
+        ({"model": "qwen3-32b"}, "Qwen3-32B cannot run on p5e.48xlarge (8 × H200): a context of 262,144"),
         ({"network_zones": ["us-east-2a"]}, "network_zones: got 1 entries; accepted: at least 2"),
         ({"candidates": []}, "candidates: got none; accepted: at least one place"),
         ({"instance_type": "p5.48xlarge"}, "does not fit on p5.48xlarge"),

@@ -75,6 +75,9 @@ def test_the_command_shows_fit_and_cost(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr()
     assert "Kimi K2.5 (595.1 GB) fits on one p5en.48xlarge (8 × H200)" in shown.out
     assert "weights                                     71.8 GiB, exact" in shown.out
+    assert "activations                                 2.60 GiB (2.45 to 2.76)" in shown.out
+    assert "about 816,832 tokens (801,888 to 819,968): 3.1 requests of the full 262,144 tokens" in shown.out
+    assert "A memory utilisation of up to 0.94 is safe; it is set to 0.92." in shown.out
     assert "$63.30 an hour, $15,448 a month by the timetable (239 h), $46,527 always on" in shown.out
     assert "Asleep: $10.54 a day" in shown.out
     assert "2026-07-20, high: Karpenter price table" in shown.out
@@ -106,7 +109,7 @@ def test_a_prepaid_block_says_that_sleeping_saves_nothing(tmp_path: Path, capsys
 
 
 WRONG = {
-    "too small a machine": ({"instanceType": "p5.48xlarge"}, 1, "each GPU lacks 20.2 GiB"),
+    "too small a machine": ({"instanceType": "p5.48xlarge"}, 1, "each GPU lacks 19.5 GiB"),
     "unknown model": ({"model": "kimi"}, 2, "dormouse:model: got kimi"),
     "misspelt key": ({"contextToken": 5}, 2, "did you mean contextTokens?"),
     "wrong zone": ({"capacity": [{"purchase": "spot", "zone": "euw1-az1"}]}, 2, "a zone of us-east-2"),

@@ -139,7 +139,7 @@ def test_a_wrong_stack_file_ends_in_words_and_leaves_nothing(tmp_path: Path) -> 
     document["config"]["dormouse:instanceType"] = "p5.48xlarge"
     path = tmp_path / "Pulumi.dev.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
-    assert "each GPU lacks 20.2 GiB" in box.run("sandbox", "up", "--file", str(path), code=1).stderr
+    assert "each GPU lacks 19.5 GiB" in box.run("sandbox", "up", "--file", str(path), code=1).stderr
     assert read_state(box.folder) is None
 
 
