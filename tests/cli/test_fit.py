@@ -5,11 +5,14 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.cli.main import main
 from serving.profiles import load_checkpoint, load_model
+from tests.serving.checkpoint.configs import SMALL_DENSE, SMALL_GPT_OSS, SMALL_INT4
+from tests.serving.checkpoint.test_folder import tensors_of, write_folder
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
@@ -173,6 +176,19 @@ def test_a_folder_is_measured_by_its_headers(tmp_path: Path, capsys: pytest.Capt
     code, _, err = run(capsys, "fit", str(tmp_path))
     assert code == 2
     assert str(tmp_path) in err
+
+
+@pytest.mark.parametrize("config", [SMALL_DENSE, SMALL_INT4, SMALL_GPT_OSS])
+def test_a_whole_folder_is_answered_from_its_headers(
+    config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = write_folder(tmp_path, config, tensors_of(config), shards=2)
+    headers = sum(8 + struct.unpack("<Q", (tmp_path / file).read_bytes()[:8])[0] for file in files)
+    stored = sum((tmp_path / file).stat().st_size for file in files) - headers
+    arguments = ("fit", str(tmp_path), "--instance-type", "p5en.48xlarge", "--tensor-parallel", "1", "--context", "64")
+    code, out, err = run(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["weightsBytes"] == stored
 
 
 def test_modules_say_what_is_quantised_and_add_up(capsys: pytest.CaptureFixture[str]) -> None:
