@@ -102,7 +102,7 @@ def test_without_the_driver_s_tag_the_volume_is_not_attached(sandbox: Sandbox) -
     ids = [volume["VolumeId"] for volume in volumes]
     tag = {"Key": "ebs.csi.aws.com/cluster", "Value": "true"}
     ec2.delete_tags(Resources=ids, Tags=[tag])
-    failed = sandbox.run("wake", "--sandbox", "--timeout", "2400", code=1)
+    failed = sandbox.run("wake", "--sandbox", "--timeout", "9000", code=1)
     ec2.create_tags(Resources=ids, Tags=[tag])
     assert "ebs.csi.aws.com/cluster" in failed.stderr + failed.stdout
     sandbox.run("hibernate", "--sandbox", "--force")
