@@ -14,7 +14,7 @@ from infra.jobs.progress import Report, Step
 from infra.jobs.state import StateKind, state_of
 from infra.jobs.wake import wake
 from serving.errors import JobError
-from tests.jobs.world import NAMESPACE, World
+from tests.jobs.world import LOAD_S, NAMESPACE, World
 
 
 def run(world: World, **request: Any) -> Report:
@@ -52,8 +52,8 @@ def test_an_idle_stack_goes_to_sleep(awake: World) -> None:
 
 
 def test_a_streaming_answer_is_not_cut(awake: World) -> None:
-    awake.kubernetes.simulate_requests(NAMESPACE, 3, 150.0)
-    ends_s = awake.clock.monotonic_s() + 150.0
+    ends_s = awake.clock.monotonic_s() + 500.0
+    awake.kubernetes.simulate_requests(NAMESPACE, 3, 500.0)
     stopped_s: list[float] = []
 
     def watch(step: Step) -> None:
@@ -97,13 +97,23 @@ def test_requests_that_do_not_end_keep_the_stack_awake(awake: World) -> None:
     assert any("ends 2 requests, within 2 min" in step.text for step in report.steps)
 
 
-def test_a_loading_model_is_not_idle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def plan_load(world: World, seconds: int) -> None:
+    load = {"spec": {"template": {"metadata": {"annotations": {"dormouse.dev/planned-load-s": str(seconds)}}}}}
+    world.clients.kubernetes.patch(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/vllm-a", load)
+
+
+def test_a_loading_model_is_not_idle(
+    world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     seen: list[str] = []
 
     def interrupt(step: Step) -> None:
         if step.stage == "loading" or step.text.startswith("pod "):
             raise KeyboardInterrupt
 
+    # Long enough to be loading still when the second job comes, on however slow a machine.
+    plan_load(world, 20_000)
+    request.addfinalizer(lambda: plan_load(world, LOAD_S))
     with pytest.raises(KeyboardInterrupt):
         wake(world.outputs, world.clients, world.clock, interrupt)
     with pytest.raises(JobError, match="somebody is waking this stack, and loading is not idling") as raised:

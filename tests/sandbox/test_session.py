@@ -77,8 +77,8 @@ def test_wake_falls_back_and_hibernate_waits_for_answers(sandbox: Sandbox) -> No
     assert [refusal["slot"] for refusal in woken["refusals"]] == ["spot-use2-az1"]
     assert sandbox.json("status", "--sandbox")["state"] == "awake"
 
-    sandbox.run("sandbox", "requests", "3", "--seconds", "3000")
-    slept = sandbox.json("hibernate", "--sandbox", "--drain-timeout", "6000")
+    sandbox.run("sandbox", "requests", "3", "--seconds", "9000")
+    slept = sandbox.json("hibernate", "--sandbox", "--drain-timeout", "30000")
     assert slept["state"] == "asleep"
     assert "3 requests still running" in json.dumps(slept["steps"])
     assert "all capacity" not in sandbox.run("sandbox", "refuse", "none").stdout
