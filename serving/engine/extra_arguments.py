@@ -5,6 +5,7 @@ configuration: flags that do not exist, that are gone, that contradict the plan,
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -175,7 +176,7 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if value == value and abs(value) != float("inf") else None  # noqa: PLR0124  NaN is not itself
+    return value if math.isfinite(value) else None
 
 
 def _shown_stray(stray: StrayValue) -> str:

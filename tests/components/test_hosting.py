@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import yaml
@@ -13,6 +14,8 @@ from pulumi.provider.experimental.component import ComponentProvider
 
 import components
 from components.cidr import ZONE_LETTERS, zone_subnets
+from tests.components.test_model_server import arguments
+from tests.support.recording import record
 
 COMPONENTS = [
     value
@@ -70,3 +73,34 @@ def test_subnets_lie_inside_the_vpc_apart_and_where_their_letter_says(prefix: in
     assert all(block.subnet_of(vpc) for block in every)
     assert all(not a.overlaps(b) for i, a in enumerate(every) for b in every[i + 1 :])
     assert all(block.prefixlen <= 28 for block in every)
+
+
+def test_a_hosted_server_from_another_language_registers_what_an_imported_one_does() -> None:
+    """The host hands over camelCase names, whole numbers as floats and enums by value."""
+
+    def hosted(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: hosted(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [hosted(inner) for inner in value]
+        return (
+            float(value) if isinstance(value, int) and not isinstance(value, bool) else getattr(value, "value", value)
+        )
+
+    def camel(name: str) -> str:
+        head, *rest = name.split("_")
+        return head + "".join(word.capitalize() for word in rest)
+
+    def construct() -> None:
+        given: dict[str, Any] = {camel(key): hosted(value) for key, value in arguments(api_key="k" * 32).items()}
+        given["candidates"] = [{camel(key): value for key, value in one.items()} for one in given["candidates"]]
+        provider = ComponentProvider(COMPONENTS, "dormouse", version="0.1.0")
+        provider.construct("server", "dormouse:index:ModelServer", given)
+
+    imported = record(lambda: components.ModelServer("server", arguments(api_key="k" * 32)) and None)
+    made = {
+        (one.type, one.name): (one.inputs, one.protect, one.ignore_changes) for one in record(construct).registrations
+    }
+    assert made == {
+        (one.type, one.name): (one.inputs, one.protect, one.ignore_changes) for one in imported.registrations
+    }
