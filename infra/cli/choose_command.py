@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from infra.cli.fit_command import add_question
-from infra.cli.options import EXIT_CODES
+from infra.cli.options import add_parser
 
 if TYPE_CHECKING:
     from infra.cli.options import Subparsers
@@ -26,13 +26,8 @@ _EXAMPLES = """\
 
 def add_to(commands: "Subparsers") -> None:
     """Add the subcommand."""
-    parser = commands.add_parser(
-        "choose",
-        help="what to buy for a model: machine, purchase, layout, engine",
-        description=_DESCRIPTION,
-        epilog=f"examples:\n{_EXAMPLES}\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "what to buy for a model: machine, purchase, layout, engine"
+    parser = add_parser(commands, "choose", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("--model", metavar="MODEL", help="a known model, or a folder with its files")
     parser.add_argument("--config", metavar="FILE", help="the config.json of any model of a known architecture")
     parser.add_argument("--index", metavar="FILE", help="its model.safetensors.index.json")

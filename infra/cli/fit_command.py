@@ -5,7 +5,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from infra.cli.options import EXIT_CODES
+from infra.cli.options import add_parser
 
 if TYPE_CHECKING:
     from infra.cli.options import Subparsers
@@ -27,13 +27,8 @@ _EXAMPLES = """\
 
 def add_to(commands: "Subparsers") -> None:
     """Add the subcommand."""
-    parser = commands.add_parser(
-        "fit",
-        help="does a model fit, on which machines, with how much room",
-        description=_DESCRIPTION,
-        epilog=f"examples:\n{_EXAMPLES}\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "does a model fit, on which machines, with how much room"
+    parser = add_parser(commands, "fit", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("model", metavar="MODEL", nargs="?", help="a known model, or a folder with its files")
     parser.add_argument("--config", metavar="FILE", help="the config.json of any model of a known architecture")
     parser.add_argument("--index", metavar="FILE", help="its model.safetensors.index.json, checked against the config")

@@ -15,17 +15,22 @@ if TYPE_CHECKING:
 EXIT_CODES = "exit codes: 0 done, 1 a check or a job failed, 2 wrong usage, 130 interrupted"
 
 
-def add_command(
-    commands: "Subparsers", name: str, summary: str, description: str, examples: str, *, prints_json: bool = True
-) -> Any:
-    """A subcommand's parser, with the stack's options and --json; its help ends with examples and exit codes."""
-    parser = commands.add_parser(
+def add_parser(commands: "Subparsers", name: str, summary: str, description: str, examples: str) -> Any:
+    """A subcommand's parser whose help ends with examples and exit codes."""
+    return commands.add_parser(
         name,
         help=summary,
         description=description,
         epilog=f"examples:\n{examples}\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def add_command(
+    commands: "Subparsers", name: str, summary: str, description: str, examples: str, *, prints_json: bool = True
+) -> Any:
+    """A subcommand's parser, with the stack's options and --json; its help ends with examples and exit codes."""
+    parser = add_parser(commands, name, summary, description, examples)
     which = parser.add_argument_group("which stack (one of these, or the variable DORMOUSE_OUTPUTS with a file)")
     which.add_argument("--stack", metavar="NAME", help="a Pulumi stack of the project in this folder")
     which.add_argument("--outputs", metavar="FILE", help="a file that `pulumi stack output --json` wrote")

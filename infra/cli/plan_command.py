@@ -5,7 +5,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from infra.cli.options import EXIT_CODES
+from infra.cli.options import add_parser
 
 if TYPE_CHECKING:
     from infra.cli.options import Subparsers
@@ -22,13 +22,8 @@ _EXAMPLES = """\
 
 def add_to(commands: "Subparsers") -> None:
     """Add the subcommand."""
-    parser = commands.add_parser(
-        "plan",
-        help="does it fit and what will it cost, without any cloud",
-        description=_DESCRIPTION,
-        epilog=f"examples:\n{_EXAMPLES}\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "does it fit and what will it cost, without any cloud"
+    parser = add_parser(commands, "plan", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", nargs="?", help="a stack file (default: Pulumi.dev.yaml in this folder)")
     parser.add_argument("--stack", metavar="NAME", help="the file Pulumi.NAME.yaml in this folder")
     parser.add_argument("--json", action="store_true", help="print JSON with stable keys")

@@ -5,7 +5,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from infra.cli.options import EXIT_CODES
+from infra.cli.options import add_parser
 
 if TYPE_CHECKING:
     from infra.cli.options import Subparsers
@@ -24,19 +24,14 @@ _EXAMPLES = """\
 
 def add_to(commands: "Subparsers") -> None:
     """Add the subcommand and what is below it."""
-    parser = commands.add_parser(
-        "sandbox",
-        help="run a simulated cloud on this machine",
-        description=_DESCRIPTION,
-        epilog=f"examples:\n{_EXAMPLES}\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "run a simulated cloud on this machine"
+    parser = add_parser(commands, "sandbox", summary, _DESCRIPTION, _EXAMPLES)
     inner = parser.add_subparsers(title="sandbox commands", metavar="COMMAND", dest="sandbox_command", required=True)
-    for name, summary, run in (
+    for name, words, run in (
         ("up", "start it and run the program", _up),
         ("try", "the tour: up, wake, hibernate, down", _try),
     ):
-        one = inner.add_parser(name, help=summary)
+        one = inner.add_parser(name, help=words)
         one.add_argument("--file", default="Pulumi.dev.yaml", help="the stack file (default: Pulumi.dev.yaml)")
         one.add_argument("--speed", type=float, default=120.0, help="simulated seconds in a real one (default: 120)")
         if name == "try":
