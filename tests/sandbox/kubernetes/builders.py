@@ -31,7 +31,7 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
 
 
-def eventually(look: Callable[[], Any], within_s: float = 5.0) -> Any:
+def eventually(look: Callable[[], Any], within_s: float = 30.0) -> Any:
     """What `look` gives once it is true; it is asked for `within_s` real seconds."""
     end = time.monotonic() + within_s
     while True:
@@ -40,6 +40,18 @@ def eventually(look: Callable[[], Any], within_s: float = 5.0) -> Any:
             assert value, f"still {value!r} after {within_s} s"
             return value
         time.sleep(0.01)
+
+
+def eventually_later(clock: ManualClock, look: Callable[[], Any], step_s: float = 5) -> Any:
+    """What `look` gives once it is true, while the clock goes on: for what takes several turns of the control loop."""
+
+    def look_and_step() -> Any:
+        value = look()
+        if not value:
+            clock.advance(step_s)
+        return value
+
+    return eventually(look_and_step)
 
 
 def stays(look: Callable[[], Any], for_s: float = 0.25) -> None:

@@ -33,7 +33,7 @@ class Cluster:
 
     def pod(self, namespace: str = "kimi") -> Any:
         """The only pod, waiting until there is one."""
-        end = time.monotonic() + 5
+        end = time.monotonic() + 30
         while len(found := self.pods(namespace)) != 1:
             assert time.monotonic() < end, f"{len(found)} pods"
             time.sleep(0.01)

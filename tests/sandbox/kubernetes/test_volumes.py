@@ -7,6 +7,7 @@ from infra.sandbox.kubernetes.controllers.pod_lifecycle import Durations
 from tests.sandbox.kubernetes.builders import (
     claim,
     eventually,
+    eventually_later,
     gpu_deployment,
     gpu_node,
     mounting,
@@ -107,8 +108,7 @@ def test_a_refused_attachment_is_told_and_tried_again(cluster, cloud):
     stays(lambda: not cloud.calls)
     cluster.clock.advance(5)
     eventually(lambda: cloud.calls)
-    cluster.clock.advance(10)
-    eventually(cluster.ready)
+    eventually_later(cluster.clock, cluster.ready)
 
 
 def test_a_volume_is_on_one_node_at_a_time(cluster, cloud):
@@ -119,9 +119,7 @@ def test_a_volume_is_on_one_node_at_a_time(cluster, cloud):
     message = eventually(lambda: cluster.event("FailedAttachVolume"))
     assert message.startswith('Multi-Attach error for volume "weights-a" Volume is already exclusively attached')
     cluster.apps.delete_namespaced_deployment("first", "kimi")
-    for _ in range(4):
-        cluster.clock.advance(10)
-    eventually(lambda: [call[0] for call in cloud.calls] == ["attach", "detach", "attach"])
+    eventually_later(cluster.clock, lambda: [call[0] for call in cloud.calls] == ["attach", "detach", "attach"])
 
 
 def test_storage_in_use_is_not_deleted(cluster):
@@ -132,7 +130,6 @@ def test_storage_in_use_is_not_deleted(cluster):
     stays(lambda: cluster.core.read_persistent_volume("weights-a").metadata.deletion_timestamp)
     assert cluster.core.read_namespaced_persistent_volume_claim("weights-a", "kimi").metadata.deletion_timestamp
     cluster.apps.delete_namespaced_deployment("vllm", "kimi")
-    cluster.clock.advance(60)
-    eventually(lambda: cluster.core.list_persistent_volume().items == [])
+    eventually_later(cluster.clock, lambda: cluster.core.list_persistent_volume().items == [])
     with refused(404):
         cluster.core.read_namespaced_persistent_volume_claim("weights-a", "kimi")
