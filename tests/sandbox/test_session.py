@@ -16,6 +16,7 @@ from infra.sandbox.world import simulated_client
 
 ROOT = Path(__file__).parents[2]
 SPEED = "1200"
+pytestmark = pytest.mark.sandbox
 
 
 class Sandbox:
