@@ -22,6 +22,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("infra.cli.status_command", "show the state, what runs, what it costs"),
     "wake": ("infra.cli.wake_command", "bring the model up: try each capacity candidate in order"),
     "hibernate": ("infra.cli.hibernate_command", "drain, stop the pod and every GPU node, keep the weights"),
+    "doctor": ("infra.cli.doctor_command", "name what is wrong and what helps"),
     "connect": ("infra.cli.connect_command", "forward a port of this machine to the service"),
     "plan": ("infra.cli.plan_command", "does it fit and what will it cost, without any cloud"),
     "fit": ("infra.cli.fit_command", "does a model fit, on which machines, with how much room"),

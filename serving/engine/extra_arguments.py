@@ -21,8 +21,12 @@ _KV_OFFLOADING = "--kv-offloading-size"
 _SUFFIXES = "a whole number, or with a suffix such as 8k (8,000) or 8K (8,192)"
 
 
-def extra_argument_faults(arguments: Sequence[str], key: str = "extraArgs") -> tuple[Fault, ...]:
+def extra_argument_faults(
+    arguments: Sequence[str], key: str = "extraArgs", *, guarded: bool = True
+) -> tuple[Fault, ...]:
     """Everything wrong with `arguments`, one entry each as in a container's `args`; faults stand at `key[index]`.
+
+    - `guarded`: refuse the flags that Dormouse sets itself; not so for a whole command line of somebody else's.
 
     The value of a flag that holds a secret is never repeated.
     """
@@ -33,7 +37,7 @@ def extra_argument_faults(arguments: Sequence[str], key: str = "extraArgs") -> t
         if isinstance(found, StrayValue):
             faults.append(Fault(place, _shown_stray(found), _stray(found)))
             continue
-        shown, accepted = _fault(found, arguments[found.index])
+        shown, accepted = _fault(found, arguments[found.index], guarded)
         if accepted is None and found.flag is not None and not found.flag.repeatable:
             name = f"{found.flag.name}.{found.key}" if found.key else found.flag.name
             if name in first:
@@ -59,13 +63,16 @@ def kv_offload_bytes(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _fault(given: GivenFlag, token: str) -> tuple[str, str | None]:
+def _fault(given: GivenFlag, token: str, guarded: bool) -> tuple[str, str | None]:
     """How the argument is shown, and what would be accepted instead; None where nothing is wrong."""
     flag = given.flag
     if flag is None:
         # Without its value: it may be a misspelt --api-key.
         return given.spelling.partition(" ")[0], _unknown(given)
-    if (owned := owned_flags().get(flag.name)) is not None:
+    owned = owned_flags().get(flag.name)
+    if owned is not None and (guarded or owned.secret):
+        if not guarded:
+            return f"{given.spelling}=…", None
         return f"{given.spelling}=…" if owned.secret else _shown(token), owned.instead
     shown = _shown(token if given.attached else " ".join((token, *given.values)))
     texts = (token, *given.values)
