@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from serving.errors import ConfigurationError, Fault
+from serving.weights.recognise import is_lfs_pointer
 
 _SHOWN_CHARACTERS = 80
 _LARGEST = 1_000_000_000
@@ -157,8 +158,3 @@ def read_json(path: Path) -> Document:
     if not isinstance(document, Mapping):
         raise ConfigurationError([Fault(str(path), shown(document), "a JSON object")], path.name)
     return cast("Document", document)
-
-
-def is_lfs_pointer(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a Git LFS pointer and not the file."""
-    return head.startswith(b"version https://git-lfs")

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from serving.checkpoint.config import is_lfs_pointer, shown
+from serving.checkpoint.config import shown
 from serving.errors import ConfigurationError, Fault
+from serving.weights.recognise import is_lfs_pointer
 
 _LENGTH_BYTES = 8
 _LONGEST_HEADER = 100_000_000
