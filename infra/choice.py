@@ -3,9 +3,12 @@
 from dataclasses import dataclass, replace
 
 from infra.engine_advice import EngineAdvice, Hardware, advise
+from infra.fit_nearest import with_the_most_requests
 from infra.fit_question import MOST_NODES, FitQuestion
 from infra.fit_rows import FitRow, serving_rows
 from infra.machine_prices import MachinePrice, machine_prices
+from serving.checkpoint.model import CheckpointModel
+from serving.speed import Estimate, speed_model, usd_per_million_tokens
 
 _UNTRIED_NODES = "vLLM over several machines was planned from its rules, not measured"
 
@@ -18,6 +21,7 @@ class Offer:
     - `estimates`: which of its figures are no measurements and no list prices, in words.
     """
 
+    model: CheckpointModel
     row: FitRow
     purchase: str
     price: MachinePrice | None
@@ -27,6 +31,17 @@ class Offer:
     def usd_per_hour(self) -> float | None:
         """Dollars an hour for all machines together, or None."""
         return None if self.price is None else self.price.usd_per_hour * self.row.layout.nodes
+
+    def decode_tokens_per_s(self, requests: int) -> Estimate | None:
+        """Tokens a second with `requests` at once, each at half of the context; None for a GPU of unknown bandwidth."""
+        plan = self.row.plan
+        speed = speed_model(self.model, self.row.layout, self.row.shape, plan.limits)
+        return None if speed is None else speed.decode_tokens_per_s(requests, max(1, plan.limits.context_tokens // 2))
+
+    def usd_per_million_tokens(self, requests: int) -> Estimate | None:
+        """Dollars for a million answered tokens while `requests` run at once; None without a price or a speed."""
+        rate = self.decode_tokens_per_s(requests)
+        return None if rate is None or self.usd_per_hour is None else usd_per_million_tokens(self.usd_per_hour, rate)
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,7 @@ def choose(question: FitQuestion, budget_usd_per_hour: float | None, hardware: H
                 break
             asked = replace(question, machines=(shape,), wish=replace(question.wish, nodes=nodes))
             rows = serving_rows(asked)
-            offers += [offer for row in rows for offer in _bought(row, question.region)]
+            offers += [offer for row in rows for offer in _bought(question, row)]
             if rows:
                 break
     ranked = sorted(offers, key=_rank)
@@ -74,11 +89,12 @@ def choose(question: FitQuestion, budget_usd_per_hour: float | None, hardware: H
             vllm=bool(ranked),
         )
     else:
-        advice = advise(question.model, question.title, hardware, fits=bool(ranked), concurrency=question.concurrency)
+        held = question.concurrency if ranked else with_the_most_requests(question)[0]
+        advice = advise(question.model, question.title, hardware, held=held, concurrency=question.concurrency)
     return Choice(question, within, beyond, advice, budget_usd_per_hour)
 
 
-def _bought(row: FitRow, region: str | None) -> list[Offer]:
+def _bought(question: FitQuestion, row: FitRow) -> list[Offer]:
     common: list[str] = []
     if row.shape.usable_is_estimate:
         common.append("usable GPU memory")
@@ -87,10 +103,10 @@ def _bought(row: FitRow, region: str | None) -> list[Offer]:
     if row.shape.gpu != "H200":
         common.append("activations, graphs and runtime, which were measured on an H200")
     offers = [
-        Offer(row, price.purchase, price, (*common, *_price_estimates(price)))
-        for price in machine_prices(row.shape.name, region)
+        Offer(question.model, row, price.purchase, price, (*common, *_price_estimates(price)))
+        for price in machine_prices(row.shape.name, question.region)
     ]
-    return offers or [Offer(row, "not priced", None, tuple(common))]
+    return offers or [Offer(question.model, row, "not priced", None, tuple(common))]
 
 
 def _price_estimates(price: MachinePrice) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ from infra.choice import Choice
 from infra.fit_question import FitQuestion
 from infra.fit_rows import FitReport, FitRow
 from infra.machine_prices import MachinePrice
+from infra.speed_text import estimate_mapping
 from serving.checkpoint.model import CheckpointModel
 from serving.checkpoint.report import bytes_by_kind, quantisation_report
 from serving.fit.layout import Layout
+from serving.speed import Estimate
 
 
 def report_mapping(report: FitReport) -> dict[str, Any]:
@@ -33,6 +35,8 @@ def row_mapping(row: FitRow) -> dict[str, Any]:
         "layoutText": row.layout_text,
         "fits": row.serves,
         "faults": list(row.faults),
+        "attentionBackend": row.plan.backend,
+        "expertsBackend": row.plan.experts_backend or None,
         "usableBytesPerGpu": row.usable_bytes,
         "usableIsEstimate": row.shape.usable_is_estimate,
         "budgetBytesPerGpu": row.budget_bytes,
@@ -77,6 +81,8 @@ def choice_mapping(choice: Choice) -> dict[str, Any]:
                 "fullContextRequests": round(offer.row.requests, 3),
                 "price": None if offer.price is None else _price(offer.price, offer.row.layout.nodes),
                 "estimates": list(offer.estimates),
+                "decodeTokensPerSecondEstimate": _estimate(offer.decode_tokens_per_s(choice.question.concurrency)),
+                "usdPerMillionTokensEstimate": _estimate(offer.usd_per_million_tokens(choice.question.concurrency)),
             }
             for rank, offer in enumerate(choice.offers, 1)
         ],
@@ -106,6 +112,10 @@ def modules_mapping(model: CheckpointModel) -> dict[str, Any]:
     }
 
 
+def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
+    return None if estimate is None else estimate_mapping(estimate)
+
+
 def _asked(question: FitQuestion) -> dict[str, Any]:
     limits = question.limits
     return {
@@ -132,6 +142,7 @@ def _layout(layout: Layout) -> dict[str, Any]:
         "decodeContextParallel": layout.decode_context_parallel,
         "nodes": layout.nodes,
         "visionMode": layout.vision_mode,
+        "draft": None if layout.draft is None else layout.draft.name,
     }
 
 

@@ -26,6 +26,7 @@ def wished_layout(wish: LayoutWish, shape: InstanceShape) -> Layout:
         decode_context_parallel=wish.decode_context_parallel,
         nodes=wish.nodes,
         vision_mode=wish.vision_mode or "data",
+        draft=wish.draft,
     )
 
 

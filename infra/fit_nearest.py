@@ -6,7 +6,15 @@ from infra.fit_layouts import wished_layout
 from infra.fit_question import MOST_NODES, FitQuestion, all_machines
 from infra.machine_prices import dependable_price, usd_text
 from serving.accelerators import InstanceShape
-from serving.fit.answers import Alternative, largest_concurrency, nearest_settings, nearest_that_fit
+from serving.fit.answers import (
+    Alternative,
+    candidate_layouts,
+    largest_concurrency,
+    nearest_context_parallel,
+    nearest_settings,
+    nearest_that_fit,
+)
+from serving.fit.constraints import layout_faults
 from serving.fit.layout import Layout
 from serving.fit.plan import plan_fit
 
@@ -23,6 +31,35 @@ def on_other_machines(question: FitQuestion, shape: InstanceShape | None) -> lis
     """The cheapest EC2 machines other than `shape` that hold everything that was asked."""
     others = [other for other in all_machines() if other.zone_ids and (shape is None or other.name != shape.name)]
     return [_words(one) for one in _machines(question, others)[:_OTHERS]]
+
+
+def with_shared_tokens(question: FitQuestion) -> list[str]:
+    """The first of the question's machines on which GPUs that share a request's tokens would hold what was asked."""
+    for shape in question.machines:
+        layout = wished_layout(question.wish, shape)
+        shared = nearest_context_parallel(question.model, layout, shape, question.limits, question.concurrency)
+        if shared is not None:
+            return [f"{shape.name} with --decode-context-parallel {shared.decode_context_parallel}"]
+    return []
+
+
+def with_the_most_requests(question: FitQuestion) -> tuple[int, str]:
+    """The most requests of the full context that one replica on the question's machines holds at once, and where.
+
+    0 and "" where it holds none.
+    """
+    best: tuple[int, str] = (0, "")
+    for shape in question.machines:
+        nodes = MOST_NODES if shape.zone_ids else 1
+        for layout in candidate_layouts(question.model, shape, nodes, wished_layout(question.wish, shape)):
+            # Stages within a machine make every answer slower.
+            if layout.pipeline_parallel > nodes or layout_faults(question.model, layout, shape, question.limits):
+                continue
+            most = largest_concurrency(question.model, layout, shape, question.limits)
+            if most > best[0]:
+                machines = shape.name if nodes == 1 else f"{nodes} × {shape.name}"
+                best = (most, f"{machines} as {str(layout).partition(', ')[0]}")
+    return best
 
 
 def _machines(question: FitQuestion, shapes: Iterable[InstanceShape]) -> tuple[Alternative, ...]:
@@ -59,6 +96,12 @@ def _with_other_settings(question: FitQuestion, shape: InstanceShape, layout: La
             found.append(f"the same layout with a context of {other.context_tokens:,} tokens or fewer")
         elif plan_fit(question.model, layout, shape, other).full_context_requests >= question.concurrency:
             found.append("the same layout with --kv-cache-dtype fp8")
+    shared = nearest_context_parallel(question.model, layout, shape, limits, question.concurrency)
+    if shared is not None:
+        found.append(
+            f"the same layout with --decode-context-parallel {shared.decode_context_parallel}, whose GPUs share a request's"
+            " tokens (some releases of vLLM answered wrongly with it: compare answers first)"
+        )
     return found
 
 

@@ -1,5 +1,6 @@
 """What somebody asks of `dormouse fit` and `dormouse choose`: a model, what it is to hold, and where."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -7,8 +8,8 @@ from typing import cast
 from serving.accelerators import InstanceShape, instance_shapes
 from serving.checkpoint.loader import model_from_files, model_from_folder
 from serving.checkpoint.model import CheckpointModel
-from serving.errors import ConfigurationError, Fault
-from serving.fit.layout import VisionMode
+from serving.errors import ConfigurationError, Fault, UnknownFactError
+from serving.fit.layout import Draft, VisionMode
 from serving.fit.limits import EngineLimits, KvCacheDtype
 from serving.gpu_boxes import machine, shown_boxes
 from serving.profiles import known_models, load_checkpoint, load_model
@@ -29,6 +30,7 @@ class LayoutWish:
     expert_parallel: bool = False
     nodes: int = 1
     vision_mode: VisionMode | None = None
+    draft: Draft | None = None
 
     @property
     def is_open(self) -> bool:
@@ -66,7 +68,7 @@ class NamedModel:
 def find_model(name: str | None, config: str | None, index: str | None) -> NamedModel:
     """The model that the command line names: a profile, a folder with its files, or a config with or without an index.
 
-    Raises ConfigurationError on none or two of them, UnknownFactError on a name that nobody knows.
+    Raises ConfigurationError on none or two of them, on a name that nobody knows and on a kind of model that nobody knows.
     """
     known = f"one of {', '.join(known_models())}, a folder with the model's files, or --config FILE"
     if (name is None) == (config is None):
@@ -75,16 +77,16 @@ def find_model(name: str | None, config: str | None, index: str | None) -> Named
     if index is not None and config is None:
         raise ConfigurationError([Fault("--index", index, "an index together with --config")], "the command line")
     if config is not None:
-        return _unnamed(model_from_files(config, index))
+        return _unnamed("--config", config, lambda: model_from_files(config, index))
     assert name is not None
     # A model's name has no slash; a folder that is called like a model needs one, as in ./kimi-k2.5.
     if "/" in name or name.startswith("."):
         if not Path(name).is_dir():
             accepted = "a folder with config.json and safetensors files, or a model's name"
             raise ConfigurationError([Fault("MODEL", f"{name}, which is no folder", accepted)], "the command line")
-        return _unnamed(model_from_folder(name))
+        return _unnamed("MODEL", name, lambda: model_from_folder(name))
     if name not in known_models() and Path(name).is_dir():
-        return _unnamed(model_from_folder(name))
+        return _unnamed("MODEL", name, lambda: model_from_folder(name))
     if name not in known_models():
         raise ConfigurationError([Fault("MODEL", name, known)], "the command line")
     profile = load_model(name)
@@ -163,5 +165,12 @@ def with_context(question: FitQuestion, context_tokens: int) -> FitQuestion:
     return replace(question, limits=replace(question.limits, context_tokens=context_tokens))
 
 
-def _unnamed(model: CheckpointModel) -> NamedModel:
+def _unnamed(key: str, given: str, read: Callable[[], CheckpointModel]) -> NamedModel:
+    """The model that `read` gives; one of a kind that is not known is a wrong argument, as an unknown name is."""
+    try:
+        model = read()
+    except UnknownFactError as error:
+        raise ConfigurationError(
+            [Fault(key, given, f"a model of a known kind: {error}")], "the command line"
+        ) from error
     return NamedModel(model, model.name, "data" if model.vision else "none")

@@ -66,6 +66,10 @@ def row_lines(report: FitReport, row: FitRow) -> list[str]:
             f"The KV cache holds {row.kv_cache_tokens:,} tokens: {row.requests:.2f} requests of"
             f" {question.limits.context_tokens:,} tokens at once."
         )
+    if row.plan.experts_backend:
+        other = row.plan.other_experts_backend
+        instead = f"; --moe-backend {other} pads otherwise" if other else ""
+        lines.append(f"Packed experts run on {row.plan.experts_backend}, whose padding is counted{instead}.")
     lines += row.safety_lines()
     if row.missing_bytes:
         lines.append(f"Each GPU lacks {gib_text(row.missing_bytes, 2)}.")

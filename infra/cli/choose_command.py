@@ -32,6 +32,9 @@ def add_to(commands: "Subparsers") -> None:
     parser.add_argument("--config", metavar="FILE", help="the config.json of any model of a known architecture")
     parser.add_argument("--index", metavar="FILE", help="its model.safetensors.index.json")
     add_question(parser)
+    parser.add_argument(
+        "--decode-context-parallel", metavar="N", type=int, default=1, help="GPUs that share a request's tokens"
+    )
     parser.add_argument("--budget", metavar="USD", type=float, help="most dollars an hour for all machines together")
     parser.add_argument("--hardware", metavar="WHAT", help="what you have: 2xA100-80, p5.48xlarge, cpu-768, mac-512")
     parser.add_argument("--host-memory", metavar="GIB", type=int, help="memory beside the GPUs of --hardware")
@@ -43,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the ranking."""
     from infra.choice import choose
     from infra.engine_advice import read_hardware
-    from infra.fit_question import FitQuestion, LayoutWish, all_machines, find_model, limits_for
+    from infra.fit_question import FitQuestion, LayoutWish, all_machines, checked_wish, find_model, limits_for
     from serving.errors import ConfigurationError, Fault
 
     named = find_model(arguments.model, arguments.config, arguments.index)
@@ -66,7 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         named.checkpoint,
         named.title,
         limits,
-        LayoutWish(vision_mode=named.vision_mode),
+        checked_wish(
+            LayoutWish(vision_mode=named.vision_mode, decode_context_parallel=arguments.decode_context_parallel)
+        ),
         all_machines(),
         arguments.concurrency or 1,
         arguments.region,

@@ -47,6 +47,9 @@ def add_to(commands: "Subparsers") -> None:
     machines.add_argument("--data-parallel", metavar="N", type=int, help="copies of attention with a KV cache each")
     machines.add_argument("--decode-context-parallel", metavar="N", type=int, default=1, help="GPUs that share tokens")
     machines.add_argument("--expert-parallel", action="store_true", help="whole experts on a GPU")
+    machines.add_argument(
+        "--draft", metavar="WHAT", help="a draft model: own (the checkpoint's), or a folder with its files"
+    )
     machines.add_argument("--vision", choices=("data", "weights", "none"), help="how the vision tower is held")
     output = parser.add_argument_group("output")
     output.add_argument("--modules", action="store_true", help="list what is quantised and what is not, with bytes")
@@ -74,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from infra.fit_question import FitQuestion, LayoutWish, checked_wish, find_model, limits_for, machines_named
     from infra.fit_rows import answer
     from infra.fit_text import module_lines, report_lines, row_lines
+    from serving.fit.draft import draft_named
 
     named = find_model(arguments.model, arguments.config, arguments.index)
     if arguments.modules:
@@ -92,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.expert_parallel,
         arguments.nodes,
         arguments.vision or named.vision_mode,
+        draft_named(arguments.draft, named.checkpoint) if arguments.draft else None,
     )
     limits = limits_for(
         named.checkpoint,

@@ -138,6 +138,23 @@ def nearest_settings(
     return tuple(one for one in found if one != limits and plan_fit(model, layout, shape, one).fits)
 
 
+def nearest_context_parallel(
+    model: CheckpointModel, layout: Layout, shape: InstanceShape, limits: EngineLimits, concurrency: int = 1
+) -> Layout | None:
+    """`layout` with its KV cache's tokens spread over as few GPUs as make `concurrency` requests fit; None for none.
+
+    It helps where every GPU of a tensor-parallel group keeps the same tokens, as latent attention does.
+    """
+    for ranks in range(layout.decode_context_parallel + 1, layout.tensor_parallel + 1):
+        if layout.tensor_parallel % ranks:
+            continue
+        wider = replace(layout, decode_context_parallel=ranks)
+        plan = plan_fit(model, wider, shape, limits)
+        if plan.fits and plan.full_context_requests >= concurrency:
+            return wider
+    return None
+
+
 def _smallest(
     model: CheckpointModel,
     limits: EngineLimits,

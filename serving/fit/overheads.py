@@ -15,15 +15,18 @@ from serving.checkpoint.model import CheckpointModel, Family
 from serving.checkpoint.weights import Kind
 from serving.fit.layout import Layout, Stage
 from serving.fit.limits import EngineLimits
-from serving.fit.sharding import NO_TILE, Tile
+from serving.fit.sharding import Tile
 from serving.units import GIB
 
 _LATENT = (Family.MLA_MOE, Family.SPARSE_MLA_MOE)
 _MEASURED = (Family.MLA_MOE, Family.GQA_DENSE, Family.WINDOW_MOE)
 _ELEMENT_BYTES = 2
+LAYER_KINDS = ("experts", "experts_bf16", "dense_normed", "dense")
+"""Kinds of layers whose CUDA graphs were measured apart."""
 # GPUs without NVLink: vLLM's own all-reduce takes more than two of them only where all are linked.
 _WITHOUT_NVLINK = ("L40S", "L4", "RTX-4090")
 _MOST_CUSTOM_ALL_REDUCE = 8
+_TILE_KEYS = ("inner", "hidden", "scale_rows", "scale_columns", "bias_bytes")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Overheads:
     tiles: tuple[Mapping[str, Any], ...] = field(hash=False)
 
     def loading(self, model: CheckpointModel) -> Measured:
-        """What loading leaves beside the weights."""
+        """What loading leaves beside the weights, their rounding and the rotary table."""
         kind = "latent" if model.family in _LATENT else "experts" if model.experts else "dense"
         row = self.values["loading"][kind]
         return _from_gib(row["gib"], row["low_gib"], row["high_gib"])
@@ -59,15 +62,17 @@ class Overheads:
         """The peak of one step of `max_batched_tokens`, or of sampling for `max_sequences` where that is larger."""
         row = self.values["activation"]
         hidden = model.hidden
+        base = row["base_gib" if model.experts else "base_dense_gib"]
         if model.experts:
-            own = row["own_experts"] * hidden
-            routed = row["routed"] * model.experts_per_token * hidden * layout.data_parallel
+            share = row["bf16_experts"] if layer_kind(model) == "experts_bf16" else 1.0
+            own = share * row["own_experts"] * hidden
+            routed = share * row["routed"] * model.experts_per_token * hidden * layout.data_parallel
         else:
             own = row["own_dense"] * hidden + 3 * _dense_inner(model) / max(1, layout.tensor_parallel)
             routed = 0.0
         step = limits.max_batched_tokens * _ELEMENT_BYTES * (own + routed) / GIB
         sampling = limits.max_sequences * model.vocabulary * row["sampler_bytes_per_logit"] / GIB
-        gib = row["base_gib"] + max(step, sampling)
+        gib = base + max(step, sampling)
         if limits.enforce_eager:
             gib *= row["eager"]
         band = "data_parallel" if layout.data_parallel > 1 else "measured" if model.family in _MEASURED else "other"
@@ -77,24 +82,29 @@ class Overheads:
         self, model: CheckpointModel, layout: Layout, stage: Stage, shape: InstanceShape, limits: EngineLimits
     ) -> Measured:
         """CUDA graphs as vLLM estimates them and takes them off the KV cache."""
-        return self._graphs(layout, stage, shape, limits, "estimated") if model.experts else NOTHING
+        return self._graphs("estimated", model, layout, stage, shape, limits) if model.experts else NOTHING
 
-    def graphs_actual(self, layout: Layout, stage: Stage, shape: InstanceShape, limits: EngineLimits) -> Measured:
+    def graphs_actual(
+        self, model: CheckpointModel, layout: Layout, stage: Stage, shape: InstanceShape, limits: EngineLimits
+    ) -> Measured:
         """CUDA graphs as they come to lie in memory."""
-        return self._graphs(layout, stage, shape, limits, "actual")
+        return self._graphs("actual", model, layout, stage, shape, limits)
 
     def _graphs(
         self,
+        which: str,
+        model: CheckpointModel,
         layout: Layout,
         stage: Stage,
         shape: InstanceShape,
         limits: EngineLimits,
-        which: str,
     ) -> Measured:
         if limits.enforce_eager:
             return NOTHING
         row = self.values["cuda_graphs"]
-        each = row[f"{which}_gib_per_layer"]
+        kind = layer_kind(model)
+        estimated = "estimated_bf16_gib_per_layer" if kind == "experts_bf16" else "estimated_gib_per_layer"
+        each = row[estimated if which == "estimated" else f"actual_{kind}_gib_per_layer"]
         if layout.tensor_parallel > 1:
             each *= row[f"tensor_parallel_{which}"]
             if not _custom_all_reduce(layout, shape, limits):
@@ -132,18 +142,25 @@ class Overheads:
         row = self.values["outside"]
         return Measured(int(activation.count * row["growth"]), 0, int(activation.count * row["growth_high"]))
 
-    def tile(self, model: CheckpointModel, shape: InstanceShape) -> tuple[Tile, bool]:
-        """What the kernel for packed experts pads to on `shape`, and whether that is inferred and not read."""
-        scheme = next((t.storage.scheme for t in model.tensors if t.kind is Kind.ROUTED_EXPERTS and t.quantised), "")
+    def tile(self, model: CheckpointModel, shape: InstanceShape) -> Tile:
+        """What the kernel for packed experts pads to on `shape`."""
+        row = self._tile_row(model, shape)
+        return Tile(**{key: row[key] for key in _TILE_KEYS if key in row})
+
+    def experts_backend(self, model: CheckpointModel, shape: InstanceShape) -> tuple[str, str]:
+        """The kernel that vLLM takes for packed experts on `shape`, and the one that may be asked for instead.
+
+        Empty where the experts are not packed, and where there is no other.
+        """
+        row = self._tile_row(model, shape)
+        return row.get("backend", ""), row.get("otherwise", "")
+
+    def _tile_row(self, model: CheckpointModel, shape: InstanceShape) -> Mapping[str, Any]:
+        scheme = _packed_scheme(model)
         for row in self.tiles:
-            if scheme.startswith(row["scheme"]) and shape.compute_capability >= row["capability"]:
-                sizes = {
-                    key: row[key]
-                    for key in ("inner", "hidden", "output_rows", "scale_rows", "bias_bytes")
-                    if key in row
-                }
-                return Tile(**sizes), bool(row.get("inferred", False))
-        return NO_TILE, False
+            if scheme and scheme.startswith(row["scheme"]) and shape.compute_capability >= row["capability"]:
+                return row
+        return {}
 
 
 @cache
@@ -152,6 +169,13 @@ def capture_sizes(max_sequences: int) -> int:
     most = min(2 * max_sequences, 512)
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)]
     return sum(size <= most for size in sizes)
+
+
+def layer_kind(model: CheckpointModel) -> str:
+    """What the graphs of a layer go by: experts, packed or in BF16; dense, with queries and keys normed or not."""
+    if model.experts:
+        return "experts_bf16" if model.quantisation == "none" else "experts"
+    return "dense_normed" if any(tensor.module.endswith(".q_norm") for tensor in model.tensors) else "dense"
 
 
 def _custom_all_reduce(layout: Layout, shape: InstanceShape, limits: EngineLimits) -> bool:
@@ -164,6 +188,10 @@ def _dense_inner(model: CheckpointModel) -> int:
     return max(
         (t.rows for t in model.tensors if t.kind is Kind.DENSE_MLP and t.module.endswith("gate_proj")), default=0
     )
+
+
+def _packed_scheme(model: CheckpointModel) -> str:
+    return next((t.storage.scheme for t in model.tensors if t.kind is Kind.ROUTED_EXPERTS and t.quantised), "")
 
 
 @cache

@@ -8,12 +8,13 @@ from functools import cache
 from serving.accelerators import InstanceShape
 from serving.checkpoint.model import CheckpointModel
 from serving.checkpoint.weights import Kind
+from serving.fit.allocator import rotary_bytes, rounding_bytes
 from serving.fit.constraints import layout_faults
 from serving.fit.kv_cache import attention_backend, kv_layout
 from serving.fit.layout import Layout, stages
 from serving.fit.limits import EngineLimits
 from serving.fit.overheads import NOTHING, Measured, Overheads, overheads
-from serving.fit.sharding import PADDING, stage_weights
+from serving.fit.sharding import stage_weights
 from serving.fit.terms import Group, RankPlan, Term
 
 _CAP = 0.95
@@ -25,6 +26,8 @@ class FitPlan:
     """The plan of one replica, in bytes per GPU. The tightest stage speaks for all where one figure is asked for.
 
     - `ranks`: one for each pipeline stage. `budget_bytes`: what vLLM may plan with.
+    - `backend`: of attention. `experts_backend`: of packed experts, whose padding is planned, empty where there are none;
+      `other_experts_backend`: what `--moe-backend` may name instead, with a padding of its own.
     - `faults`: why the layout cannot run at all, in words; empty where it can.
     """
 
@@ -36,12 +39,17 @@ class FitPlan:
     ranks: tuple[RankPlan, ...]
     budget_bytes: int
     backend: str
+    experts_backend: str
+    other_experts_backend: str
     faults: tuple[str, ...]
 
     @property
     def tightest(self) -> RankPlan:
-        """The stage with the least room for requests of the full context."""
-        return min(self.ranks, key=lambda rank: rank.kv_bytes / rank.kv.block_bytes)
+        """The stage with the least room for requests of the full context, or that lacks most where one has no room."""
+        lacking = min(self.ranks, key=lambda rank: rank.kv_bytes)
+        return (
+            lacking if lacking.kv_bytes < 0 else min(self.ranks, key=lambda rank: rank.kv_bytes / rank.kv.block_bytes)
+        )
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -50,7 +58,7 @@ class FitPlan:
 
     @property
     def fitted_terms(self) -> tuple[Term, ...]:
-        """What the budget holds beside weights and KV cache on the tightest stage: measured, with bounds."""
+        """What the budget holds beside weights and KV cache on the tightest stage; with bounds where it is measured."""
         return tuple(term for term in self.tightest.budget_terms if term.group is not Group.WEIGHTS)
 
     @property
@@ -197,16 +205,18 @@ def plan_fit(
     """
     known = coefficients or overheads()
     budget = math.ceil(shape.usable_bytes_per_gpu * limits.gpu_memory_utilization)
-    tile, inferred = known.tile(model, shape)
+    tile = known.tile(model, shape)
     ranks: list[RankPlan] = []
     cut = stages(model.layers, layout.pipeline_parallel)
     for stage, held in zip(cut, stage_weights(model, layout, cut, tile), strict=True):
-        weights = _weight_terms(held, inferred)
+        weights = _weight_terms(held)
         activation = known.activation(model, layout, limits)
         estimated = known.graphs_estimated(model, layout, stage, shape, limits)
-        actual = known.graphs_actual(layout, stage, shape, limits)
+        actual = known.graphs_actual(model, layout, stage, shape, limits)
         inside = (
             *weights,
+            _exact("allocator's rounding", rounding_bytes(model, layout, stage, tile)),
+            _exact("rotary table", rotary_bytes(model, limits.enforce_eager)),
             _fitted("loading", known.loading(model), Group.LOADING),
             _fitted("activations", activation, Group.ACTIVATION),
             _fitted("CUDA graphs, estimated", estimated, Group.CUDA_GRAPHS),
@@ -239,19 +249,16 @@ def plan_fit(
         ranks=tuple(ranks),
         budget_bytes=budget,
         backend=attention_backend(model, shape, limits).name,
+        experts_backend=known.experts_backend(model, shape)[0],
+        other_experts_backend=known.experts_backend(model, shape)[1],
         faults=layout_faults(model, layout, shape, limits),
     )
 
 
-def _weight_terms(weights: Mapping[str, int], inferred: bool) -> tuple[Term, ...]:
+def _weight_terms(weights: Mapping[str, int]) -> tuple[Term, ...]:
     # Kinds in their own order; attention's two parts and what is beside it begin with its name.
     named = sorted(weights.items(), key=lambda entry: _place(entry[0]))
-    return tuple(_weight_term(name, count, exact=not (name == PADDING and inferred)) for name, count in named)
-
-
-def _weight_term(name: str, count: int, *, exact: bool) -> Term:
-    slack = 0 if exact else count // 10
-    return Term(name, count, exact, count - slack, count + slack, Group.WEIGHTS)
+    return tuple(Term(name, count, True, count, count, Group.WEIGHTS) for name, count in named)
 
 
 @cache
@@ -260,6 +267,10 @@ def _place(name: str) -> int:
     if name in order:
         return order.index(name)
     return next((index for index, kind in enumerate(order) if name.startswith(f"{kind}, ")), len(order))
+
+
+def _exact(name: str, count: int) -> Term:
+    return Term(name, count, True, count, count, Group.LOADING)
 
 
 def _fitted(name: str, measured: Measured, group: Group) -> Term:

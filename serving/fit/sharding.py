@@ -24,13 +24,14 @@ class Tile:
     """What a kernel for packed experts pads to, each 1 where it does not.
 
     - `inner`: the experts' inner size on one GPU. `hidden`: the model's width in the experts.
-    - `output_rows`, `scale_rows`: rows of each matrix, and of its scales. `bias_bytes`: of one bias, 2 for BF16.
+    - `scale_rows`, `scale_columns`: rows of a matrix's scales, and columns of weights that they span.
+    - `bias_bytes`: of one bias, 2 for BF16.
     """
 
     inner: int = 1
     hidden: int = 1
-    output_rows: int = 1
     scale_rows: int = 1
+    scale_columns: int = 1
     bias_bytes: int = 2
 
 
@@ -52,7 +53,7 @@ def stage_weights(
             continue
         parts = _parts(model, tensor, layout, tile)
         for stage, held in zip(stages, found, strict=True):
-            count = _count(model, tensor, layout, stage)
+            count = _count(model.tied_embedding, tensor, layout, stage)
             for name, each in parts:
                 if count and each:
                     held[name] = held.get(name, 0) + count * each
@@ -73,10 +74,30 @@ def inner_side(tensor: WeightTensor) -> str:
     return "none" if last == "bias" or last.endswith("_bias") else "columns"
 
 
+def held_parts(model: CheckpointModel, tensor: WeightTensor, layout: Layout, tile: Tile) -> list[int]:
+    """Bytes of every tensor on one GPU that one layer's `tensor` becomes: its weights, its scales, its BF16 copy."""
+    if tensor.kind is Kind.ROUTED_EXPERTS:
+        _, _, *kept = _experts(tensor, layout, tile)
+        return kept
+    rows, columns = _sides(model, tensor, layout)
+    scales = tensor.copies * tensor.storage.scale_bytes_total(rows, columns)
+    return [
+        _loaded(tensor, rows, columns) - scales,
+        scales,
+        *(count for name, count in _parts(model, tensor, layout, tile) if name == KV_B_COPY),
+    ]
+
+
+def held_by_stage(tensor: WeightTensor, layout: Layout, stage: Stage, tied_embedding: bool) -> bool:
+    """Whether any of `tensor` lies on the GPUs of `stage`."""
+    return _count(tied_embedding, tensor, layout, stage) > 0
+
+
 def _parts(model: CheckpointModel, tensor: WeightTensor, layout: Layout, tile: Tile) -> list[tuple[str, int]]:
     """What one layer's `tensor` becomes on one GPU, by name."""
     if tensor.kind is Kind.ROUTED_EXPERTS:
-        weights, scales, padding = _experts(tensor, layout, tile)
+        weights, scales, kept_weights, kept_scales = _experts(tensor, layout, tile)
+        padding = kept_weights + kept_scales - weights - scales
         return [(Kind.ROUTED_EXPERTS.value, weights), (Kind.EXPERT_SCALES.value, scales), (PADDING, padding)]
     parts = [(_name(tensor), _loaded(tensor, *_sides(model, tensor, layout)))]
     if tensor.module.endswith(".kv_b_proj") and tensor.storage.bits < 16 and _latent(model):
@@ -85,7 +106,7 @@ def _parts(model: CheckpointModel, tensor: WeightTensor, layout: Layout, tile: T
     return parts
 
 
-def _count(model: CheckpointModel, tensor: WeightTensor, layout: Layout, stage: Stage) -> int:
+def _count(tied_embedding: bool, tensor: WeightTensor, layout: Layout, stage: Stage) -> int:
     """How many of `tensor` (of each expert, where it is one) the stage has."""
     if tensor.kind is Kind.VISION:
         # Every stage builds the tower.
@@ -93,7 +114,7 @@ def _count(model: CheckpointModel, tensor: WeightTensor, layout: Layout, stage: 
     if tensor.layers:
         return stage.share(tensor.layers)
     if tensor.kind is Kind.EMBEDDING:
-        return int(stage.begins or (model.tied_embedding and stage.ends))
+        return int(stage.begins or (tied_embedding and stage.ends))
     return int(stage.ends)
 
 
@@ -119,8 +140,8 @@ def _sides(model: CheckpointModel, tensor: WeightTensor, layout: Layout) -> tupl
             return rows, columns
 
 
-def _experts(tensor: WeightTensor, layout: Layout, tile: Tile) -> tuple[int, int, int]:
-    """Weights, scales and padding of all experts of one layer, in bytes on one GPU."""
+def _experts(tensor: WeightTensor, layout: Layout, tile: Tile) -> tuple[int, int, int, int]:
+    """All experts of one layer, in bytes on one GPU: weights and scales, and both again as the kernel keeps them."""
     group = layout.expert_group
     copies, inner_group = (_divided(tensor.copies, group), 1) if layout.expert_parallel else (tensor.copies, group)
     rows, columns = tensor.rows, tensor.columns
@@ -135,15 +156,15 @@ def _experts(tensor: WeightTensor, layout: Layout, tile: Tile) -> tuple[int, int
     if not tensor.quantised:
         # Biases beside packed experts; the kernel may keep them wider.
         bias = tensor.columns == 1 and tile.bias_bytes * 8 > storage.bits
-        return weights, scales, weights * (tile.bias_bytes * 8 // storage.bits - 1) if bias else 0
+        widened = tile.bias_bytes * 8 // storage.bits if bias else 1
+        return weights, scales, weights * widened, scales
     halves = 2 if "gate_up" in tensor.module else 1
     if side == "rows":
         rows, columns = halves * round_up(rows / halves, tile.inner), round_up(columns, tile.hidden)
     else:
         rows, columns = round_up(rows, tile.hidden), round_up(columns, tile.inner)
-    padded = copies * storage.weight_bytes(round_up(rows, tile.output_rows), columns)
-    padded += copies * storage.scale_bytes_total(round_up(rows, tile.scale_rows), columns)
-    return weights, scales, padded - weights - scales
+    kept = storage.scale_bytes_total(round_up(rows, tile.scale_rows), round_up(columns, tile.scale_columns))
+    return weights, scales, copies * storage.weight_bytes(rows, columns), copies * kept
 
 
 def _loaded(tensor: WeightTensor, rows: int, columns: int) -> int:
