@@ -37,6 +37,13 @@ class Timetable:
         """Hours in a month of 730 hours."""
         return self.hours_per_week * _WEEKS_PER_MONTH
 
+    @property
+    def starts_per_week(self) -> int:
+        """Times a week at which a wanted stretch begins; entries that touch are one stretch."""
+        minutes = self._minutes()
+        week = 7 * _MINUTES_PER_DAY
+        return sum((minute - 1) % week not in minutes for minute in minutes)
+
     def _minutes(self) -> set[int]:
         week = 7 * _MINUTES_PER_DAY
         return {

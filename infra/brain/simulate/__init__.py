@@ -1,0 +1,1 @@
+"""Replays traffic through the brain's own `decide()` and compares what it costs and whom it delays."""
