@@ -9,15 +9,20 @@ from typing import Protocol
 
 from serving.engine.defaults import generation_config, sampling_defaults
 from serving.engine.extra_arguments import given_flags
+from serving.engine.loading_arguments import loading_arguments, loading_environment
 from serving.errors import ConfigurationError, Fault
+from serving.fit.limits import EngineLimits
+from serving.loading import LoadingPath, S3Source
 from serving.profiles import ModelProfile
 from serving.service_plan import ServicePlan
 
 ENGINE_PORT = 8000
 WEIGHTS_PATH = "/models"
 CACHE_PATH = "/cache"
+_IMAGE_FOLDER = "/vllm-workspace"
+_ENCODINGS_FOLDER = "encodings"
 # Fixed, because all machines of a replica must agree on them.
-_MASTER_PORT = 29501
+MASTER_PORT = 29501
 _DATA_PARALLEL_PORT = 29550
 
 
@@ -74,11 +79,13 @@ class EngineOptions:
 
     - `layout`: None means tensor parallel over the plan's GPUs. `node`: which machine of the layout starts.
     - `extra`: the preset's and the user's own arguments, checked before (`extra_argument_faults`).
+    - `s3`: the copy that a plan which streams from S3 reads; needed there and nowhere else.
     """
 
     layout: EngineLayout | None = None
     node: Node = Node()
     extra: tuple[str, ...] = ()
+    s3: S3Source | None = None
 
 
 def engine_arguments(model: ModelProfile, plan: ServicePlan, options: EngineOptions | None = None) -> list[str]:
@@ -90,21 +97,55 @@ def engine_arguments(model: ModelProfile, plan: ServicePlan, options: EngineOpti
     limits = plan.memory.limits
     layout = options.layout
     return [
-        weights_folder(model),
+        _weights(model, plan, options.s3),
         f"--served-model-name={model.served_name}",
         "--host=0.0.0.0",
         f"--port={ENGINE_PORT}",
         *([f"--tensor-parallel-size={plan.memory.tensor_parallel}"] if layout is None else layout_arguments(layout)),
         *([] if layout is None else node_arguments(layout, options.node)),
+        *limit_arguments(limits),
+        f"--shutdown-timeout={plan.drain_s}",
+        *model_arguments(model, None if layout is None else layout.vision_mode),
+        *_template_arguments(model, options.extra),
+        *loading_arguments(plan.loading, plan.memory.weights_bytes, options.extra),
+        *_sampling_arguments(model, options.extra),
+        *options.extra,
+    ]
+
+
+def limit_arguments(limits: EngineLimits) -> list[str]:
+    """What the plan decides about memory, in the engine's words."""
+    return [
         f"--max-model-len={limits.context_tokens}",
         f"--max-num-seqs={limits.max_sequences}",
         f"--max-num-batched-tokens={limits.max_batched_tokens}",
         f"--gpu-memory-utilization={limits.gpu_memory_utilization}",
         f"--kv-cache-dtype={limits.kv_cache_dtype}",
-        f"--shutdown-timeout={plan.drain_s}",
-        *model_arguments(model, None if layout is None else layout.vision_mode),
-        *_sampling_arguments(model, options.extra),
-        *options.extra,
+    ]
+
+
+def calibration_arguments(
+    folder: str,
+    served_name: str,
+    host: str,
+    port: int,
+    layout: EngineLayout,
+    limits: EngineLimits,
+    extra: tuple[str, ...] = (),
+) -> list[str]:
+    """The arguments of a start with random weights, whose only purpose is to be measured."""
+    return [
+        folder,
+        f"--served-model-name={served_name}",
+        f"--host={host}",
+        f"--port={port}",
+        "--load-format=dummy",
+        *layout_arguments(layout),
+        *limit_arguments(limits),
+        *(["--enforce-eager"] if limits.enforce_eager else []),
+        *([] if limits.custom_all_reduce else ["--disable-custom-all-reduce"]),
+        *([] if limits.block_size is None else [f"--block-size={limits.block_size}"]),
+        *extra,
     ]
 
 
@@ -154,7 +195,7 @@ def node_arguments(layout: EngineLayout, node: Node) -> list[str]:
             f"--nnodes={layout.nodes}",
             f"--node-rank={node.rank}",
             f"--master-addr={node.first_address}",
-            f"--master-port={_MASTER_PORT}",
+            f"--master-port={MASTER_PORT}",
             *headless,
         ]
     if layout.data_parallel % layout.nodes:
@@ -179,8 +220,8 @@ def node_arguments(layout: EngineLayout, node: Node) -> list[str]:
     ]
 
 
-def engine_environment(plan: ServicePlan) -> dict[str, str]:
-    """Environment of the vLLM container, without the API key; every cache lies on the weight volume."""
+def engine_environment(plan: ServicePlan, s3: S3Source | None = None) -> dict[str, str]:
+    """Environment of the vLLM container, without the API key; every cache lies below `CACHE_PATH`."""
     return {
         # The weights are on the volume; a missing file must fail at once, not start a download.
         "HF_HUB_OFFLINE": "1",
@@ -195,12 +236,58 @@ def engine_environment(plan: ServicePlan) -> dict[str, str]:
         "VLLM_ENGINE_READY_TIMEOUT_S": str(plan.startup_window_s),
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
+        **loading_environment(plan.loading, s3, CACHE_PATH),
     }
+
+
+def model_environment(model: ModelProfile) -> dict[str, str]:
+    """What this model's chat format needs beside `engine_environment`."""
+    if not model.encodings:
+        return {}
+    return {"TIKTOKEN_ENCODINGS_BASE": f"{weights_folder(model)}/{_ENCODINGS_FOLDER}"}
+
+
+def encoding_files(model: ModelProfile) -> tuple[str, ...]:
+    """Files in the model's folder that its chat format reads at start and that its repository does not hold."""
+    return tuple(f"{_ENCODINGS_FOLDER}/{name}" for name in model.encodings)
+
+
+def start_notes(model: ModelProfile) -> tuple[str, ...]:
+    """In words what must be done by hand before the first start; nothing where the model's own files do."""
+    if not model.encodings:
+        return ()
+    files = ", ".join(model.encodings)
+    return (
+        (
+            f"Before the first start, put {files} into {weights_folder(model)}/{_ENCODINGS_FOLDER} on the weight volume:"
+            f" {model.title}'s chat format reads it, its repository does not hold it, and without it the server ends at start"
+            " (docs/will-it-fit.md says from where)."
+        ),
+    )
 
 
 def weights_folder(model: ModelProfile) -> str:
     """Where the model's files lie inside the pod."""
     return f"{WEIGHTS_PATH}/{model.name}"
+
+
+def _weights(model: ModelProfile, plan: ServicePlan, s3: S3Source | None) -> str:
+    """The folder in the pod, or the address that the streamer reads; raises ConfigurationError where it is missing."""
+    if plan.loading is not LoadingPath.S3_STREAMER:
+        return weights_folder(model)
+    if s3 is None:
+        raise ConfigurationError(
+            [Fault("loading path", plan.loading, "a regional copy in S3 to stream from (weightsS3Copy: true)")],
+            "the engine's arguments",
+        )
+    return s3.uri
+
+
+def _template_arguments(model: ModelProfile, extra: tuple[str, ...]) -> list[str]:
+    """The template of vLLM's image that the model's tool calls need, unless the user names one."""
+    if not model.chat_template or "--chat-template" in given_flags(extra):
+        return []
+    return [f"--chat-template={_IMAGE_FOLDER}/{model.chat_template}"]
 
 
 def _sampling_arguments(model: ModelProfile, extra: tuple[str, ...]) -> list[str]:

@@ -10,16 +10,20 @@ from serving.accelerators import instance_shape
 from serving.engine.arguments import (
     EngineOptions,
     Node,
+    calibration_arguments,
     engine_arguments,
     engine_environment,
     layout_arguments,
     model_arguments,
+    model_environment,
     node_arguments,
+    start_notes,
 )
 from serving.engine.extra_arguments import given_flags
 from serving.engine.flags import engine_flags, owned_flags
 from serving.engine.presets import PURPOSES, apply_preset
 from serving.errors import ConfigurationError
+from serving.fit.limits import EngineLimits as FitLimits
 from serving.memory import EngineLimits
 from serving.profiles import known_models, load_model
 from serving.service_plan import plan_service
@@ -105,12 +109,43 @@ def test_vllm_understands_every_model_with_every_preset_and_layout(name: str) ->
 
 
 def test_what_the_plan_passes_a_user_cannot_pass_again() -> None:
-    """The last of two equal flags wins in vLLM; the sampling defaults alone are the user's to overrule."""
+    """The last of two equal flags wins in vLLM; sampling defaults and the chat template are the user's to overrule."""
     passed: set[str] = set()
     for name, layout in product(MODELS, LAYOUTS):
         node = Node(layout.nodes - 1, "10.40.0.7")
         passed |= given_flags(engine_arguments(load_model(name), PLAN, EngineOptions(layout, node))[1:])
-    assert passed - set(owned_flags()) == {"--override-generation-config", "--tokenizer-mode"}
+    assert passed - set(owned_flags()) == {
+        "--override-generation-config",
+        "--tokenizer-mode",
+        "--chat-template",
+    }
+
+
+def test_a_template_that_tool_calls_need_comes_from_the_image_unless_the_user_has_one() -> None:
+    wanted = "--chat-template=/vllm-workspace/examples/tool_chat_template_deepseekr1.jinja"
+    assert wanted in engine_arguments(load_model("deepseek-r1"), PLAN)
+    own = EngineOptions(extra=("--chat-template=/models/mine.jinja",))
+    assert wanted not in engine_arguments(load_model("deepseek-r1"), PLAN, own)
+    assert not any("--chat-template" in word for word in engine_arguments(load_model("kimi-k2.5"), PLAN))
+
+
+def test_a_chat_format_that_reads_a_file_at_start_is_told_where_and_so_is_the_user() -> None:
+    model = load_model("gpt-oss-120b")
+    assert model_environment(model) == {"TIKTOKEN_ENCODINGS_BASE": "/models/gpt-oss-120b/encodings"}
+    (note,) = start_notes(model)
+    assert "put o200k_base.tiktoken into /models/gpt-oss-120b/encodings" in note
+    assert (model_environment(load_model("kimi-k2.5")), start_notes(load_model("kimi-k2.5"))) == ({}, ())
+
+
+@pytest.mark.parametrize("layout", [Layout(tensor_parallel=8), Layout(data_parallel=8, expert_parallel=True)])
+def test_vllm_understands_the_start_of_a_calibration(layout: Layout) -> None:
+    limits = FitLimits(32_768, 64, "fp8", 4_096, enforce_eager=True, custom_all_reduce=False, block_size=64)
+    read = parsed(calibration_arguments("/tmp/m", "one", "127.0.0.1", 8123, layout, limits, ("--seed=7",)))
+    assert (read["model_tag"], read["load_format"], read["port"], read["seed"]) == ("/tmp/m", "dummy", 8123, 7)
+    assert (read["max_num_seqs"], read["max_num_batched_tokens"], read["kv_cache_dtype"]) == (64, 4_096, "fp8")
+    assert read["enforce_eager"]
+    assert read["disable_custom_all_reduce"]
+    assert read["data_parallel_size"] == layout.data_parallel if layout.data_parallel > 1 else True
 
 
 @pytest.mark.parametrize(
