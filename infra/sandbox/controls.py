@@ -6,6 +6,7 @@ from infra.sandbox.cloud.capacity import PURCHASES, CapacityRule, Purchase
 from infra.sandbox.kubernetes.server import REQUESTS_PATH
 from infra.sandbox.state import SandboxState
 from infra.sandbox.world import sandbox_token
+from serving.errors import DormouseError
 
 _EVERY: tuple[Purchase, ...] = ("on-demand", "spot", "capacity-block")
 
@@ -25,6 +26,15 @@ def refuse(purchase: str, zone: str | None) -> str:
     for kind in kinds:
         admin.add_capacity_rule(CapacityRule(purchase=kind, zone=zone, instance_type=instance_type))
     return f"no {' or '.join(kinds)} capacity for {instance_type} in {zone or 'any zone'} from now on"
+
+
+def interrupt_spot(zone: str | None) -> str:
+    """Have EC2 take every running spot machine of the zone back, after its two minutes' notice. Says what it takes."""
+    state = SandboxState.load()
+    taken = CloudAdmin(state.admin_url).interrupt_spot(zone)
+    if not taken:
+        raise DormouseError(f"no spot machine runs in {zone or 'any zone'}; `dormouse wake --sandbox` starts one")
+    return f"EC2 takes {', '.join(taken)} back in two minutes of the simulated clock; `dormouse move --sandbox` goes on"
 
 
 def send_requests(count: int, seconds_each: float) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from infra.configuration import NAMESPACE
 from infra.environment import Environment, load
+from infra.jobs.weights.places import VERIFIED_TAG, verified_tag
 from infra.outputs import StackOutputs
 from infra.plan import read_stack_file, stack_name
 from infra.program import run
@@ -23,7 +24,9 @@ from infra.sandbox.cloud.capacity import CapacityBlock
 from infra.sandbox.deploy import ResourceEvent, deploy
 from infra.sandbox.deployment import Deployment
 from infra.sandbox.state import SandboxState, clock_of, default_folder, read_state, remove_state, write_state
+from infra.sandbox.weight_copy import fill_simulated_copy
 from infra.sandbox.world import ACCESS_KEY, sandbox_token, simulated_client
+from infra.weights_settings import TOKEN_KEY
 from serving.errors import DormouseError
 
 DEFAULT_SPEED = 120.0
@@ -46,8 +49,12 @@ class SandboxUp:
     deployment: Deployment
 
 
-def up(stack_file: Path, speed: float, on_resource: Callable[[ResourceEvent], None]) -> SandboxUp:
+def up(
+    stack_file: Path, speed: float, on_resource: Callable[[ResourceEvent], None], *, empty_volumes: bool = False
+) -> SandboxUp:
     """Start the simulated cloud and run the real program for `stack_file` in it.
+
+    - `empty_volumes`: leave the weight volumes as they were made; else they count as hydrated, and are tagged so.
 
     Raises SandboxError where one runs already or cannot start, and what the program raises for a wrong stack file.
     """
@@ -62,14 +69,14 @@ def up(stack_file: Path, speed: float, on_resource: Callable[[ResourceEvent], No
     values.setdefault("apiKeySecret", secrets.token_hex(24))
     stack = stack_name(stack_file)
     environment = load(stack, values, datetime.now(UTC).date(), str(stack_file))
-    started = _start_world(speed)
+    started = _start_world(speed, empty_volumes=empty_volumes)
     try:
         _own_the_blocks(environment, started)
         deployment = deploy(
             run,
             {f"{NAMESPACE}:{key}": _config_text(value) for key, value in values.items()}
             | {"aws:region": str(values.get("region", "us-east-2"))},
-            secret_keys=[f"{NAMESPACE}:apiKeySecret"],
+            secret_keys=[f"{NAMESPACE}:apiKeySecret", f"{NAMESPACE}:{TOKEN_KEY}"],
             aws_endpoint_url=started["awsEndpointUrl"],
             kubernetes_url=started["kubernetesUrl"],
             kubernetes_token=sandbox_token(f"dormouse-{stack}", str(values.get("region", "us-east-2"))),
@@ -78,6 +85,9 @@ def up(stack_file: Path, speed: float, on_resource: Callable[[ResourceEvent], No
             clock=clock_of(started),
         )
         outputs = StackOutputs.from_mapping(deployment.outputs)
+        if not empty_volumes:
+            _tag_as_hydrated(outputs, started)
+            fill_simulated_copy(outputs, started["awsEndpointUrl"], clock_of(started).now())
         write_state({**started, "outputs": outputs.to_mapping(), "stackFile": str(stack_file.resolve())})
         return SandboxUp(SandboxState.load(), deployment)
     except BaseException:
@@ -104,13 +114,14 @@ def down() -> bool:
     return True
 
 
-def _start_world(speed: float) -> dict[str, Any]:
+def _start_world(speed: float, *, empty_volumes: bool) -> dict[str, Any]:
     folder = default_folder()
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / _LOG_FILE
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "infra.sandbox.world", "--folder", str(folder), "--speed", str(speed)],
+            [sys.executable, "-m", "infra.sandbox.world", "--folder", str(folder), "--speed", str(speed)]
+            + (["--empty-volumes"] if empty_volumes else []),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -128,6 +139,15 @@ def _start_world(speed: float) -> dict[str, Any]:
     process.kill()
     said = log.read_text(encoding="utf-8").strip().splitlines()
     raise SandboxError(f"the simulated cloud did not start ({log}): {said[-1] if said else 'it said nothing'}")
+
+
+def _tag_as_hydrated(outputs: StackOutputs, started: Mapping[str, Any]) -> None:
+    """Give the volumes the tag that `dormouse weights hydrate` leaves; it says itself that it is simulated."""
+    volumes = {one for slot in outputs.slots for one in (slot.volume_id, *slot.worker_volume_ids) if one}
+    if volumes:
+        simulated_client("ec2", started["awsEndpointUrl"], outputs.region).create_tags(
+            Resources=sorted(volumes), Tags=[{"Key": VERIFIED_TAG, "Value": verified_tag("simulated", "0" * 64)}]
+        )
 
 
 def _own_the_blocks(environment: Environment, started: Mapping[str, Any]) -> None:

@@ -56,7 +56,9 @@ def tour(stack_file: Path, speed: float, *, keep: bool) -> int:
     try:
         for kind, count in counts.items():
             print(f"  {count:>3}  {kind}")
-        print(f"  {sum(counts.values()):>3}  in all; GPU node groups stand at 0")
+        print(
+            f"  {sum(counts.values()):>3}  in all; GPU node groups stand at 0, and the weight volumes count as hydrated"
+        )
         _command("status")
 
         _title("3. Wake: spot has run out in this simulation, so the next candidate is tried")

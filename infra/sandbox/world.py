@@ -20,6 +20,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from infra.clock import Clock, ScaledClock
 from infra.jobs.eks_token import eks_token
@@ -50,8 +51,13 @@ class World:
 
 
 @contextmanager
-def world(clock: Clock, region: str = REGION, durations: Durations | None = None) -> Generator[World]:
-    """A simulated AWS account and a control plane for the one cluster in it, open while the block runs."""
+def world(
+    clock: Clock, region: str = REGION, durations: Durations | None = None, *, volumes_full: bool = True
+) -> Generator[World]:
+    """A simulated AWS account and a control plane for the one cluster in it, open while the block runs.
+
+    - `volumes_full`: whether weight volumes count as filled and proven from the start.
+    """
     timing = durations or Durations()
     with CloudServer(clock, timing, region=region) as cloud:
         ec2 = simulated_client("ec2", cloud.endpoint_url, region)
@@ -81,7 +87,13 @@ def world(clock: Clock, region: str = REGION, durations: Durations | None = None
             ec2.detach_volume(VolumeId=volume_id, InstanceId=_instance_id(node))
 
         with KubernetesServer(
-            clock, nodes=nodes, authenticate=authenticate, attach=attach, detach=detach
+            clock,
+            nodes=nodes,
+            authenticate=authenticate,
+            attach=attach,
+            detach=detach,
+            volumes_full=volumes_full,
+            volume_origin=lambda volume_id: _origin(ec2, volume_id),
         ) as kubernetes:
             cloud.admin.set_kubernetes(kubernetes.url, kubernetes.certificate_authority_data)
             yield World(cloud, kubernetes)
@@ -117,18 +129,30 @@ def _require_driver_tag(ec2: Any, volume_id: str) -> None:
         )
 
 
+def _origin(ec2: Any, volume_id: str) -> str | None:
+    """The volume whose snapshot a volume was made of; None where it was made empty, or EC2 does not know."""
+    try:
+        (volume,) = ec2.describe_volumes(VolumeIds=[volume_id])["Volumes"]
+        if volume.get("SourceVolumeId") or not volume.get("SnapshotId"):
+            return volume.get("SourceVolumeId")
+        (snapshot,) = ec2.describe_snapshots(SnapshotIds=[volume["SnapshotId"]])["Snapshots"]
+    except ClientError:
+        return None
+    return str(snapshot["VolumeId"])
+
+
 def _instance_id(node: dict[str, Any]) -> str:
     return str(node["spec"]["providerID"]).rsplit("/", 1)[-1]
 
 
-def serve(folder: Path, speed: float) -> None:
+def serve(folder: Path, speed: float, *, volumes_full: bool = True) -> None:
     """Open a world, write its state to `folder`, and stay until SIGTERM or SIGINT."""
     now = time.time()
     clock = ScaledClock(origin_unix_s=now, origin_simulated_unix_s=now, speed=speed)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
-    with world(clock) as servers:
+    with world(clock, volumes_full=volumes_full) as servers:
         write_state(
             {
                 "pid": os.getpid(),
@@ -152,8 +176,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="the sandbox's process; `dormouse sandbox up` starts it")
     parser.add_argument("--folder", type=Path, required=True, help="where the state file goes")
     parser.add_argument("--speed", type=float, required=True, help="simulated seconds in one real second")
+    parser.add_argument("--empty-volumes", action="store_true", help="weight volumes hold nothing at the start")
     arguments = parser.parse_args()
-    serve(arguments.folder, arguments.speed)
+    serve(arguments.folder, arguments.speed, volumes_full=not arguments.empty_volumes)
     return 0
 
 

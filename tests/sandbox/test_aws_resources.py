@@ -28,6 +28,20 @@ def table(s: Surroundings) -> Made:
     return Made(s.clients, "aws:ec2/routeTable:RouteTable", vpcId=s.vpc.id)
 
 
+def bucket(s: Surroundings) -> str:
+    return Made(s.clients, "aws:s3/bucket:Bucket", tags={"owner": "team"}).id
+
+
+def abandoned(days: int) -> dict[str, Any]:
+    upload = {"daysAfterInitiation": days}
+    return {"id": "a", "status": "Enabled", "filter": {"prefix": ""}, "abortIncompleteMultipartUpload": upload}
+
+
+def bucket_policy(name: str) -> dict[str, Any]:
+    statement = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{name}"}
+    return {"bucket": name, "policy": json.dumps({"Version": "2012-10-17", "Statement": [statement]}, indent=1)}
+
+
 # For each type: inputs beside tags, and a change that must be made in place ({} where nothing can).
 EVERY_TYPE: dict[str, tuple[Callable[[Surroundings], dict[str, Any]], dict[str, Any]]] = {
     "aws:ec2/vpc:Vpc": (lambda s: {"cidrBlock": "10.9.0.0/16"}, {"enableDnsHostnames": True}),
@@ -67,6 +81,19 @@ EVERY_TYPE: dict[str, tuple[Callable[[Surroundings], dict[str, Any]], dict[str, 
         {"ingress": [{"protocol": "tcp", "fromPort": 80, "toPort": 80, "self": True}]},
     ),
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": (lambda s: {"vpcId": s.vpc.id}, {}),
+    "aws:cloudwatch/eventRule:EventRule": (
+        lambda s: {"eventPattern": '{"source": ["aws.ec2"]}', "description": "before"},
+        {"description": "after", "eventPattern": '{"source": ["aws.autoscaling"]}'},
+    ),
+    "aws:cloudwatch/eventTarget:EventTarget": (
+        lambda s: {
+            "rule": Made(s.clients, "aws:cloudwatch/eventRule:EventRule", eventPattern='{"source": ["aws.ec2"]}').id,
+            "targetId": "topic",
+            "arn": topic(s).id,
+        },
+        {},
+    ),
+    "aws:ec2/placementGroup:PlacementGroup": (lambda s: {"strategy": "cluster"}, {}),
     "aws:ec2/launchTemplate:LaunchTemplate": (
         lambda s: {
             "instanceType": "p5e.48xlarge",
@@ -245,6 +272,31 @@ EVERY_TYPE: dict[str, tuple[Callable[[Surroundings], dict[str, Any]], dict[str, 
         lambda s: {"secretId": Made(s.clients, "aws:secretsmanager/secret:Secret").id, "secretString": "hush"},
         {},
     ),
+    "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": (
+        lambda s: {
+            "ecrRepositoryPrefix": "dormouse-hub",
+            "upstreamRegistryUrl": "registry-1.docker.io",
+            "credentialArn": "arn:aws:secretsmanager:us-east-2:123456789012:secret:ecr-pullthroughcache/hub-Ab1",
+        },
+        {},
+    ),
+    "aws:s3/bucket:Bucket": (lambda s: {"bucket": "made-by-hand"}, {"forceDestroy": True}),
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": (
+        lambda s: {"bucket": bucket(s), "blockPublicAcls": True, "blockPublicPolicy": True},
+        {"restrictPublicBuckets": True},
+    ),
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": (
+        lambda s: {
+            "bucket": bucket(s),
+            "rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "AES256"}}],
+        },
+        {"rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms"}, "bucketKeyEnabled": True}]},
+    ),
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": (
+        lambda s: {"bucket": bucket(s), "rules": [abandoned(7)]},
+        {"rules": [abandoned(3)]},
+    ),
+    "aws:s3/bucketPolicy:BucketPolicy": (lambda s: bucket_policy(bucket(s)), {}),
 }
 # AWS never deletes these alone: they go with the VPC, the topic or the secret.
 LET_GO = {
@@ -327,8 +379,8 @@ def test_misspelt_and_missing_arguments_are_all_named() -> None:
 
 
 def test_a_type_or_function_that_is_not_covered_is_refused_with_what_is(aws: AwsClients) -> None:
-    with pytest.raises(AwsResourceError, match=r"no resource type aws:s3/bucket:Bucket; covered: .*aws:ec2/vpc:Vpc"):
-        resource_type("aws:s3/bucket:Bucket")
+    with pytest.raises(AwsResourceError, match=r"no resource type aws:sqs/queue:Queue; covered: .*aws:ec2/vpc:Vpc"):
+        resource_type("aws:sqs/queue:Queue")
     with pytest.raises(AwsResourceError, match=r"no function aws:iam/getRole:getRole; covered: .*getCallerIdentity"):
         call_function(aws, "aws:iam/getRole:getRole", {})
 
@@ -493,7 +545,18 @@ def test_functions_answer_from_the_account(around: Surroundings) -> None:
     def call(token: str, **arguments: Any) -> dict[str, Any]:
         return call_function(around.clients, token, arguments)
 
+    ec2 = around.clients.client("ec2")
+    wanted_block = {"InstanceType": "p5en.48xlarge", "InstanceCount": 1, "CapacityDurationHours": 24}
+    offering = ec2.describe_capacity_block_offerings(**wanted_block)["CapacityBlockOfferings"][0]
+    bought = ec2.purchase_capacity_block(
+        CapacityBlockOfferingId=offering["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
+    )["CapacityReservation"]
     answers = {
+        "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": (
+            {"id": bought["CapacityReservationId"]},
+            "instanceType",
+            "p5en.48xlarge",
+        ),
         "aws:index/getCallerIdentity:getCallerIdentity": ({}, "accountId", "123456789012"),
         "aws:index/getPartition:getPartition": ({}, "partition", "aws"),
         "aws:index/getRegion:getRegion": ({}, "region", REGION),

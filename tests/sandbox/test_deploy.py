@@ -9,6 +9,7 @@ import pulumi_aws as aws_sdk
 import pulumi_kubernetes as kubernetes_sdk
 import pytest
 
+from components import WeightStore
 from infra.clock import SystemClock
 from infra.sandbox.aws_resources import AwsClients
 from infra.sandbox.deploy import Deployment, DeploymentError, ResourceEvent, ResourceFailedError, deploy
@@ -98,6 +99,24 @@ def test_secrets_reach_aws_and_are_masked_everywhere_else(aws: AwsClients) -> No
     stored = aws.client("secretsmanager").get_secret_value(SecretId=done.outputs["secretId"])
     assert stored["SecretString"] == "hunter2"
     assert (done.outputs["account"], done.outputs["sizes"]) == ("123456789012", {"whole": 3, "half": 0.5})
+
+
+def test_the_copy_s_bucket_is_made_as_the_component_says_and_takes_objects(aws: AwsClients) -> None:
+    def program() -> None:
+        store = WeightStore("copy", {"bucket_name": "dev-weights", "model": "kimi-k2.5", "tags": {"a": "b"}})
+        pulumi.export("uri", store.uri)
+
+    done = run(aws, program)
+    assert done.outputs["uri"] == "s3://dev-weights/kimi-k2.5"
+    s3 = aws.client("s3")
+    # Its policy refuses requests without TLS; the simulated S3 takes every caller for one with.
+    s3.put_object(Bucket="dev-weights", Key="kimi-k2.5/config.json", Body=b"{}")
+    assert s3.get_object(Bucket="dev-weights", Key="kimi-k2.5/config.json")["Body"].read() == b"{}"
+    (rule,) = s3.get_bucket_lifecycle_configuration(Bucket="dev-weights")["Rules"]
+    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
+    assert {tag["Key"] for tag in s3.get_bucket_tagging(Bucket="dev-weights")["TagSet"]} >= {"a", "owner", "Name"}
+    with pytest.raises(ResourceFailedError, match=r"creating S3 Bucket \(dev-weights\): .*BucketAlreadyOwnedByYou"):
+        run(aws, program)
 
 
 def test_an_explicit_provider_has_its_own_region_and_tags(aws: AwsClients) -> None:

@@ -269,8 +269,8 @@ def test_refusals_of_aws_are_the_error(plugin: Any, around: Surroundings) -> Non
     assert refused.value.code() == grpc.StatusCode.UNKNOWN
     assert str(refused.value.details()).startswith(f"creating EKS Node Group ({around.cluster.id}:gpu-")
     assert "CreateNodegroup" in str(refused.value.details())
-    with pytest.raises(grpc.RpcError, match="no resource type aws:s3/bucket:Bucket; covered: "):
-        Engine(plugin, "aws:s3/bucket:Bucket").create()
+    with pytest.raises(grpc.RpcError, match="no resource type aws:sqs/queue:Queue; covered: "):
+        Engine(plugin, "aws:sqs/queue:Queue").create()
 
 
 def test_what_exists_but_never_became_usable_is_kept_by_the_engine(

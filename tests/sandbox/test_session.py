@@ -58,9 +58,12 @@ def test_up_runs_the_real_program_and_is_asleep(sandbox: Sandbox) -> None:
     assert status["environment"] == "dev"
     assert status["speed"] == float(SPEED)
     assert sandbox.json("status", "--sandbox")["state"] == "asleep"
+    volumes = sandbox.json("weights", "status", "--sandbox")["volumes"]
+    assert {one["verified"] for one in volumes} == {"verified:simulated:000000000000"}
     (name,) = sandbox.client("eks").list_clusters()["clusters"]
     groups = sandbox.client("eks").list_nodegroups(clusterName=name)["nodegroups"]
-    assert len(groups) == 4
+    # Three GPU slots, the system nodes, and a downloading machine for each zone.
+    assert len(groups) == 6
 
 
 def test_a_second_one_is_refused(sandbox: Sandbox) -> None:
@@ -129,7 +132,10 @@ def test_all_three_ways_to_buy(tmp_path: Path) -> None:
             (reservation,) = box.client("ec2").describe_instances(Filters=running)["Reservations"]
             (instance,) = reservation["Instances"]
             assert instance.get("InstanceLifecycle") == lifecycle
-            assert box.json("hibernate", "--sandbox")["state"] == "asleep"
+            if lifecycle == "capacity-block":
+                # It is paid for whether it runs or not, so sleeping has to be meant.
+                assert "prepaid" in box.run("hibernate", "--sandbox", code=1).stderr
+            assert box.json("hibernate", "--sandbox", "--prepaid")["state"] == "asleep"
     finally:
         box.run("sandbox", "down")
 
@@ -140,7 +146,7 @@ def test_a_wrong_stack_file_ends_in_words_and_leaves_nothing(tmp_path: Path) -> 
     document["config"]["dormouse:instanceType"] = "p5.48xlarge"
     path = tmp_path / "Pulumi.dev.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
-    assert "each GPU lacks 19.5 GiB" in box.run("sandbox", "up", "--file", str(path), code=1).stderr
+    assert "each GPU lacks 19.4 GiB" in box.run("sandbox", "up", "--file", str(path), code=1).stderr
     assert read_state(box.folder) is None
 
 

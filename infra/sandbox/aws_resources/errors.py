@@ -9,7 +9,21 @@ from botocore.parsers import ResponseParserError
 
 from serving.errors import DormouseError
 
-_GONE_CODES = frozenset({"NoSuchEntity", "NotFound", "NoSuchHostedZone", "ResourceNotFound", "404"})
+_GONE_CODES = frozenset(
+    {
+        "NoSuchEntity",
+        "NotFound",
+        "NoSuchHostedZone",
+        "ResourceNotFound",
+        "404",
+        "InvalidPlacementGroup.Unknown",
+        "NoSuchBucket",
+        "NoSuchBucketPolicy",
+        "NoSuchLifecycleConfiguration",
+        "NoSuchPublicAccessBlockConfiguration",
+        "ServerSideEncryptionConfigurationNotFoundError",
+    }
+)
 
 
 class AwsResourceError(DormouseError):

@@ -146,11 +146,35 @@ def _vpc(clients: AwsClients, arguments: Mapping[str, Any]) -> Properties:
     }
 
 
+def _capacity_block_reservation(clients: AwsClients, arguments: Mapping[str, Any]) -> Properties:
+    described = clients.client("ec2").describe_capacity_reservations(CapacityReservationIds=[arguments["id"]])
+    blocks = [one for one in described["CapacityReservations"] if one.get("ReservationType") == "capacity-block"]
+    found = _only(blocks, "EC2 Capacity Block Reservation")
+    return {
+        "id": found["CapacityReservationId"],
+        "arn": found["CapacityReservationArn"],
+        "availabilityZone": found["AvailabilityZone"],
+        "availabilityZoneId": found["AvailabilityZoneId"],
+        "availableInstanceCount": found["AvailableInstanceCount"],
+        "instanceCount": found["TotalInstanceCount"],
+        "instanceType": found["InstanceType"],
+        "reservationType": found["ReservationType"],
+        "state": found["State"],
+        "startDate": found["StartDate"].isoformat(),
+        "endDate": found["EndDate"].isoformat(),
+        "createdDate": found["CreateDate"].isoformat(),
+        "endDateType": found["EndDateType"],
+        "tags": tag_map(found.get("Tags")),
+        "region": clients.region,
+    }
+
+
 FUNCTIONS: dict[str, Function] = {
     "aws:index/getAvailabilityZones:getAvailabilityZones": _availability_zones,
     "aws:index/getCallerIdentity:getCallerIdentity": _caller_identity,
     "aws:index/getPartition:getPartition": _partition,
     "aws:index/getRegion:getRegion": _region,
+    "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": _capacity_block_reservation,
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": _instance_type_offerings,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getSubnets:getSubnets": _subnets,

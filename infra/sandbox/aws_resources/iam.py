@@ -20,7 +20,8 @@ def _document(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-def _invalid_json(inputs: Properties, key: str) -> list[tuple[str, str]]:
+def invalid_json(inputs: Properties, key: str) -> list[tuple[str, str]]:
+    """The fault of a policy at `key` that is no JSON object, or nothing."""
     value = inputs.get(key)
     if not isinstance(value, str) or is_unknown(value):
         return []
@@ -57,7 +58,7 @@ class Role(ResourceType):
     name_key = "name"
 
     def _invalid(self, inputs: Properties) -> list[tuple[str, str]]:
-        return _invalid_json(inputs, "assumeRolePolicy")
+        return invalid_json(inputs, "assumeRolePolicy")
 
     def _create(self, clients: AwsClients, inputs: Properties) -> str:
         names = picked(
@@ -155,7 +156,7 @@ class RolePolicy(ResourceType):
     name_key = "name"
 
     def _invalid(self, inputs: Properties) -> list[tuple[str, str]]:
-        return _invalid_json(inputs, "policy")
+        return invalid_json(inputs, "policy")
 
     def _create(self, clients: AwsClients, inputs: Properties) -> str:
         resource_id = f"{inputs['role']}:{inputs['name']}"
@@ -216,7 +217,7 @@ class Policy(ResourceType):
     name_key = "name"
 
     def _invalid(self, inputs: Properties) -> list[tuple[str, str]]:
-        return _invalid_json(inputs, "policy")
+        return invalid_json(inputs, "policy")
 
     def _create(self, clients: AwsClients, inputs: Properties) -> str:
         names = picked(inputs, name="PolicyName", policy="PolicyDocument", description="Description", path="Path")

@@ -3,6 +3,7 @@
 - GET `/kubernetes`: `{"endpoint": …, "certificate_authority_data": …}`; POST the same to set it.
 - GET `/capacity`: `{"rules": […]}`; POST a rule to add it; DELETE `/capacity/<rule_id>`.
 - GET `/capacity-blocks`: `{"blocks": […]}`; POST a block to own it.
+- POST `/spot-interruptions`: `{"zone": …}`; every live spot instance there gets EC2's notice.
 - POST `/token-review?cluster=<name>&region=<region>`: a TokenReview of authentication.k8s.io/v1.
 - GET `/clock`: the three numbers of the clock, for other processes.
 """
@@ -63,6 +64,10 @@ class CloudAdmin:
     def add_capacity_block(self, block: CapacityBlock) -> None:
         """Own a Capacity Block; one of the same id is replaced."""
         self._request("POST", "/capacity-blocks", block.to_mapping())
+
+    def interrupt_spot(self, zone: str | None) -> list[str]:
+        """Have EC2 take every live spot instance of the zone (a name; None is any) back in two minutes; their ids."""
+        return [str(one) for one in self._request("POST", "/spot-interruptions", {"zone": zone})["instances"]]
 
     def clock(self) -> ScaledClock:
         """The cloud's clock."""
@@ -130,7 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self._answer({"/kubernetes": self._set_kubernetes, "/capacity": self._add_rule,
-                      "/capacity-blocks": self._add_block, "/token-review": self._token_review})  # fmt: skip
+                      "/capacity-blocks": self._add_block, "/token-review": self._token_review,
+                      "/spot-interruptions": self._interrupt})  # fmt: skip
 
     def do_DELETE(self) -> None:
         self._answer({"/capacity": self._remove_rule})
@@ -203,6 +209,12 @@ class _Handler(BaseHTTPRequestHandler):
             "origin_simulated_unix_s": clock.origin_simulated_unix_s,
             "speed": clock.speed,
         }
+
+    def _interrupt(self, body: Json) -> Json:
+        # Imports moto's backends, which a client of this module does not need.
+        from infra.sandbox.cloud.spot_interruptions import interrupt
+
+        return {"instances": interrupt(body.get("zone"))}
 
     def _token_review(self, body: Json) -> Json:
         # Imports moto's backends, which a client of this module does not need.

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
+from infra.sandbox.cloud.block_market import BlockMarket
 from infra.sandbox.cloud.refusals import Refusal, refusal_for
 
 Purchase = Literal["on-demand", "spot", "capacity-block"]
@@ -84,6 +85,7 @@ class CapacityBlock:
     end: datetime
     instance_count: int = 1
     tags: dict[str, str] = field(default_factory=dict[str, str])
+    created: datetime | None = None
 
     def state(self, now: datetime) -> str:
         """EC2's word for it: `scheduled`, `active` or `expired`."""
@@ -97,7 +99,8 @@ class CapacityBlock:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain JSON; `from_mapping` reads it back."""
-        return {**asdict(self), "start": self.start.isoformat(), "end": self.end.isoformat()}
+        created = None if self.created is None else self.created.isoformat()
+        return {**asdict(self), "start": self.start.isoformat(), "end": self.end.isoformat(), "created": created}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "CapacityBlock":
@@ -112,7 +115,8 @@ class CapacityBlock:
         start, end = _aware(str(mapping["start"])), _aware(str(mapping["end"]))
         if end <= start:
             raise ValueError(f"the block ends at {end.isoformat()}, not after its start {start.isoformat()}")
-        values = cast("dict[str, Any]", {**mapping, "start": start, "end": end})
+        created = _aware(str(mapping["created"])) if mapping.get("created") else None
+        values = cast("dict[str, Any]", {**mapping, "start": start, "end": end, "created": created})
         return cls(**values)
 
 
@@ -123,6 +127,11 @@ class CapacityBook:
         """Nothing refuses and no block is owned."""
         self.rules: dict[str, CapacityRule] = {}
         self.blocks: dict[str, CapacityBlock] = {}
+        # When each spot instance that EC2 takes back got its notice, in simulated seconds since 1970, by instance id.
+        self.notices: dict[str, float] = {}
+        self.market = BlockMarket()
+        # Quotas that differ from the simulated account's usual ones, by name.
+        self.quotas: dict[str, float] = {}
         self._numbers = itertools.count(1)
 
     def add(self, rule: CapacityRule) -> CapacityRule:

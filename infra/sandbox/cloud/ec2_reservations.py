@@ -27,7 +27,11 @@ def install() -> None:
             message = f"The capacity reservation ID '{unknown[0]}' does not exist"
             raise EC2ClientError("InvalidCapacityReservationId.NotFound", message)
         blocks = simulation.capacity.blocks.values()
-        shown = [_shown(self, simulation, block) for block in blocks if not wanted or block.reservation_id in wanted]
+        shown = [
+            shown_reservation(self, simulation, block)
+            for block in blocks
+            if not wanted or block.reservation_id in wanted
+        ]
         return ActionResult({"CapacityReservations": [one for one in shown if _matches(one, filters)]})
 
     response: Any = EC2Response
@@ -56,7 +60,8 @@ def _matches(shown: dict[str, Any], filters: dict[str, list[str]]) -> bool:
     return True
 
 
-def _shown(response: Any, simulation: Simulation, block: CapacityBlock) -> dict[str, Any]:
+def shown_reservation(response: Any, simulation: Simulation, block: CapacityBlock) -> dict[str, Any]:
+    """One reservation as EC2 describes it."""
     backend: Any = response.ec2_backend
     account_id, region = str(response.current_account), str(response.region)
     running = len(instances.running_in_reservation(backend, block.reservation_id))
@@ -82,7 +87,7 @@ def _shown(response: Any, simulation: Simulation, block: CapacityBlock) -> dict[
         "EndDate": block.end,
         "EndDateType": "limited",
         "InstanceMatchCriteria": "targeted",
-        "CreateDate": block.start,
+        "CreateDate": block.created or block.start,
         "ReservationType": "capacity-block",
         "Tags": [{"Key": key, "Value": value} for key, value in block.tags.items()],
     }

@@ -179,6 +179,8 @@ def _resources(facts: dict[str, Any], disk_gib: int) -> tuple[dict[str, str], di
     efa = int(efa_info.get("MaximumEfaInterfaces", 0))
     if gpus and efa:
         capacity["vpc.amazonaws.com/efa"] = allocatable["vpc.amazonaws.com/efa"] = str(efa)
+        # The EFA driver sets 5,128 pages of 2 MiB aside (EKS user guide, node-efa).
+        capacity["hugepages-2Mi"] = allocatable["hugepages-2Mi"] = f"{5128 * 2}Mi"
     return capacity, allocatable
 
 

@@ -20,13 +20,20 @@ from werkzeug.exceptions import HTTPException
 
 from infra.sandbox.cloud import (
     budgets,
+    ec2_blocks,
     ec2_dependencies,
+    ec2_placement_groups,
     ec2_reservations,
+    ec2_spot_prices,
     ec2_volumes,
+    ecr_cache,
     iam,
     images,
+    quotas,
+    s3_policies,
     scaling,
     scaling_patches,
+    spot_interruptions,
 )
 from infra.sandbox.cloud.eks import routes
 from infra.sandbox.cloud.simulation import Simulation, current
@@ -52,6 +59,7 @@ _patched: list[bool] = []
 
 def install(simulation: Simulation) -> None:
     """Patch moto, unless that has been done, and have `simulation` carry out what falls due."""
+    simulation.on_settle(spot_interruptions.settle)
     simulation.on_settle(scaling.settle)
     simulation.on_settle(routes.settle)
     if _patched:
@@ -65,10 +73,17 @@ def install(simulation: Simulation) -> None:
     scaling_patches.install()
     ec2_volumes.install()
     ec2_dependencies.install()
+    ec2_placement_groups.install()
     ec2_reservations.install()
+    ec2_blocks.install()
+    ec2_spot_prices.install()
+    quotas.install()
+    spot_interruptions.install()
     budgets.install()
+    ecr_cache.install()
     iam.install()
     images.install()
+    s3_policies.install()
     for name in _TIMED_MODULES:
         module: Any = importlib.import_module(name)
         module.utcnow = _simulated_utcnow

@@ -8,9 +8,13 @@ from typing import Any, Literal
 from infra.sandbox.kubernetes.conditions import condition_of
 from infra.sandbox.kubernetes.documents import child, children
 from infra.sandbox.kubernetes.store import time_text
+from serving.weights.marker import CHECK_CONTAINER
 
 Object = dict[str, Any]
-Stage = Literal["creating", "started", "ready", "succeeded"]
+Stage = Literal["creating", "refused", "started", "ready", "succeeded", "failed"]
+
+# The kubelet's waits between starts of a container that fails: doubled each time.
+_FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 10.0, 300.0
 
 
 @dataclass
@@ -21,6 +25,8 @@ class Run:
     - `started_at`: when its containers last started, or None before.
     - `ended_at`: when they ended by themselves, or None.
     - `restarts`: how often the startup probe had the main container started again.
+    - `exit_status`, `words`: how the main container of a Job's pod ended, and its termination message.
+    - `refusal`: what the weights-check said last; it has ended with 1 `refusals` times, and runs again at `checks_at`.
     """
 
     bound_at: datetime
@@ -29,7 +35,19 @@ class Run:
     ready_at: datetime | None = None
     ended_at: datetime | None = None
     restarts: int = 0
+    exit_status: int = 0
+    words: str = ""
+    refusal: str = ""
+    refusals: int = 0
+    refused_at: datetime | None = None
+    checks_at: datetime | None = None
     warned: set[str] = field(default_factory=set[str])
+
+    def refuse(self, now: datetime) -> None:
+        """Note that the weights-check has just ended with 1."""
+        wait_s = min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2**self.refusals)
+        self.refusals += 1
+        self.refused_at, self.checks_at = now, later(now, wait_s)
 
 
 def seconds_in(pod: Object, annotation: str) -> float:
@@ -65,7 +83,15 @@ def pre_stop_s(pod: Object) -> float:
 def status_of(pod: Object, run: Run, stage: Stage) -> Object:
     """The whole status; the same arguments give the same status."""
     started, ready = stage in ("started", "ready"), stage == "ready"
-    phase = {"creating": "Pending", "started": "Running", "ready": "Running", "succeeded": "Succeeded"}[stage]
+    waits = stage in ("creating", "refused")
+    phase = {
+        "creating": "Pending",
+        "refused": "Pending",
+        "started": "Running",
+        "ready": "Running",
+        "succeeded": "Succeeded",
+        "failed": "Failed",
+    }[stage]
     spec: Object = pod["spec"]
     bound = time_text(run.bound_at)
     begun = time_text(run.started_at or run.bound_at)
@@ -78,14 +104,14 @@ def status_of(pod: Object, run: Run, stage: Stage) -> Object:
     unready = [container["name"] for container in spec["containers"]]
     conditions: list[Object] = [
         {"type": "PodReadyToStartContainers", "status": "True" if stage != "creating" else "False"},
-        {"type": "Initialized", "status": "True" if stage != "creating" or not spec.get("initContainers") else "False"},
+        {"type": "Initialized", "status": "True" if not waits or not spec.get("initContainers") else "False"},
         {"type": "Ready", "status": "True" if ready else "False"},
         {"type": "ContainersReady", "status": "True" if ready else "False"},
     ]
     for condition in conditions:
         condition["lastTransitionTime"] = since_ready if "Ready" in condition["type"][-5:] else begun
         if condition["status"] == "False" and condition["type"] in ("Ready", "ContainersReady"):
-            condition["reason"] = "PodCompleted" if stage == "succeeded" else "ContainersNotReady"
+            condition["reason"] = {"succeeded": "PodCompleted", "failed": "PodFailed"}.get(stage, "ContainersNotReady")
             condition["message"] = f"containers with unready status: [{' '.join(unready)}]"
     status: Object = {
         "phase": phase,
@@ -95,7 +121,9 @@ def status_of(pod: Object, run: Run, stage: Stage) -> Object:
         "containerStatuses": [_container(one, run, stage, index == 0) for index, one in enumerate(spec["containers"])],
     }
     if spec.get("initContainers"):
-        status["initContainerStatuses"] = [_init_container(one, run, stage) for one in spec["initContainers"]]
+        status["initContainerStatuses"] = [
+            _init_container(one, run, stage, pod["metadata"]["name"]) for one in spec["initContainers"]
+        ]
     if stage != "creating":
         status["podIP"] = run.pod_ip
         status["podIPs"] = [{"ip": run.pod_ip}]
@@ -115,11 +143,16 @@ def _base(container: Object, run: Run) -> Object:
 
 def _container(container: Object, run: Run, stage: Stage, main: bool) -> Object:
     status = {**_base(container, run), "restartCount": run.restarts if main else 0}
+    if stage == "refused":
+        return {**status, "state": {"waiting": {"reason": "PodInitializing"}}}
     if stage == "creating":
         return {**status, "state": {"waiting": {"reason": "ContainerCreating"}}}
     begun = time_text(run.started_at or run.bound_at)
-    if stage == "succeeded":
-        return {**status, "state": {"terminated": _completed(begun, time_text(run.ended_at or run.bound_at))}}
+    if stage in ("succeeded", "failed"):
+        ended = _completed(begun, time_text(run.ended_at or run.bound_at))
+        if main and run.exit_status:
+            ended |= {"exitCode": run.exit_status, "reason": "Error"}
+        return {**status, "state": {"terminated": {**ended, "message": run.words} if main and run.words else ended}}
     # Until the main container's startup probe passes it counts as not started; the others are up at once.
     up = stage == "ready" or not main
     status.update(started=up, ready=up, state={"running": {"startedAt": begun}})
@@ -128,13 +161,25 @@ def _container(container: Object, run: Run, stage: Stage, main: bool) -> Object:
     return status
 
 
-def _init_container(container: Object, run: Run, stage: Stage) -> Object:
-    status = {**_base(container, run), "restartCount": 0}
-    if stage == "creating":
+def _init_container(container: Object, run: Run, stage: Stage, pod_name: str) -> Object:
+    checks = container["name"] == CHECK_CONTAINER
+    status = {**_base(container, run), "restartCount": run.refusals if checks else 0}
+    if stage == "refused" and checks:
+        at = time_text(run.refused_at or run.bound_at)
+        wait_s = (run.checks_at - run.refused_at).total_seconds() if run.checks_at and run.refused_at else 0
+        words = f"back-off {wait_s:g}s restarting failed container={CHECK_CONTAINER} pod={pod_name}"
+        ended = {"exitCode": 1, "reason": "Error", "message": run.refusal, "startedAt": at, "finishedAt": at}
+        return {
+            **status,
+            "restartCount": run.refusals - 1,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": words}},
+            "lastState": {"terminated": ended},
+        }
+    if stage in ("creating", "refused"):
         return {**status, "state": {"waiting": {"reason": "PodInitializing"}}}
     begun = time_text(run.started_at or run.bound_at)
     sidecar = container.get("restartPolicy") == "Always"
-    if sidecar and stage != "succeeded":
+    if sidecar and stage not in ("succeeded", "failed"):
         return {**status, "started": True, "ready": True, "state": {"running": {"startedAt": begun}}}
     end = time_text(run.ended_at) if sidecar and run.ended_at else begun
     return {**status, "ready": not sidecar, "state": {"terminated": _completed(begun, end)}}

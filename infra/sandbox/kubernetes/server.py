@@ -35,6 +35,7 @@ from infra.sandbox.kubernetes.routes import Routes
 from infra.sandbox.kubernetes.simulated_requests import GENERATION_TOKENS, PROMPT_TOKENS, SimulatedRequests
 from infra.sandbox.kubernetes.store import Store
 from infra.sandbox.kubernetes.validation import SchemaAdmission
+from infra.sandbox.kubernetes.weight_contents import VolumeOrigin, WeightContents
 
 Object = dict[str, Any]
 
@@ -57,6 +58,8 @@ class KubernetesServer:
     - `version`: of Kubernetes, with a minor number, such as `1.36`.
     - `pod_url`: the address of a real server to put behind the pods, see PodProxy.
     - `concurrent_requests`: how many simulated requests a pod runs at once.
+    - `volumes_full`: whether a volume that no Job has filled counts as holding proven weights.
+    - `volume_origin`: the volume that a volume was copied from, whose weights it has then.
     - `port`: 0 lets the system choose.
 
     Raises ValueError for a version whose schemas are not at hand.
@@ -77,6 +80,8 @@ class KubernetesServer:
         version: str = DEFAULT_VERSION,
         pod_url: str | None = None,
         concurrent_requests: int = 256,
+        volumes_full: bool = True,
+        volume_origin: VolumeOrigin | None = None,
         port: int = 0,
     ) -> None:
         """Bind the port; nothing is served before the `with` block."""
@@ -85,6 +90,7 @@ class KubernetesServer:
         self.faults: deque[str] = deque(maxlen=100)
         self.version = version
         self.store = Store(now, SchemaAdmission(version))
+        self.contents = WeightContents(self.store, volumes_full, volume_origin)
         self._requests = SimulatedRequests(now, concurrent_requests)
         self._stopping = threading.Event()
         self._proxy = PodProxy(self.store, self._requests, pod_url)
@@ -105,7 +111,9 @@ class KubernetesServer:
                 JobController(self.store, now),
                 Scheduler(self.store, now, events),
                 attachments,
-                PodLifecycle(self.store, now, events, attachments, self._requests, durations.image_pull_s),
+                PodLifecycle(
+                    self.store, now, events, attachments, self._requests, durations.image_pull_s, self.contents
+                ),
                 OrphanedPods(self.store, now, durations.orphaned_pod_s),
                 EndpointsController(self.store),
             ),

@@ -64,6 +64,10 @@ class Store(ObjectTable):
         self._now = now
         self._admission = admission
 
+    def time(self) -> datetime:
+        """The cluster's time of day."""
+        return self._now()
+
     def create(
         self, resource: ResourceType, namespace: str, body: Object, *, dry_run: bool = False, checked: bool = True
     ) -> Object:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from infra.sandbox.kubernetes import vllm_pages
+from infra.sandbox.kubernetes import hydrator_pages, vllm_pages
 from infra.sandbox.kubernetes.conditions import is_ready
 from infra.sandbox.kubernetes.documents import child, children
 from infra.sandbox.kubernetes.listing import whole_number
@@ -12,6 +12,7 @@ from infra.sandbox.kubernetes.refusals import Cause, Refusal, bad_request, inval
 from infra.sandbox.kubernetes.resource_types import DISRUPTION_BUDGETS, PODS, ResourceType
 from infra.sandbox.kubernetes.selectors import matches_labels
 from infra.sandbox.kubernetes.store import Store
+from serving.weights.marker import CHECK_CONTAINER
 
 Object = dict[str, Any]
 
@@ -86,6 +87,15 @@ def _share(value: int | str, total: int) -> int:
     return int(-(-Decimal(value.rstrip("%")) * total // 100))
 
 
+def _refusal_log(statuses: list[Object], wanted: str) -> str:
+    """What the weights-check said before it ended; empty for another container, or where it has refused nothing."""
+    for status in statuses:
+        words: str = child(child(status, "lastState"), "terminated").get("message", "")
+        if status["name"] == wanted == CHECK_CONTAINER and words:
+            return f"simulated: nothing lies on this volume, and so nothing was read\n{words}\n"
+    return ""
+
+
 def log_of(store: Store, namespace: str, name: str, query: Mapping[str, str]) -> str:
     """A container's log. Raises a 400 Refusal while it has not started, or where the pod has no such container."""
     pod = store.get(PODS, namespace, name)
@@ -101,10 +111,17 @@ def log_of(store: Store, namespace: str, name: str, query: Mapping[str, str]) ->
     ]
     states = [child(status, "state") for status in statuses if status["name"] == wanted]
     state: Object = states[0] if states else {}
+    if refused := _refusal_log(statuses, wanted):
+        return refused
     if not statuses or "waiting" in state:
         reason = child(state, "waiting").get("reason", "ContainerCreating")
         raise bad_request(f'container "{wanted}" in pod "{name}" is waiting to start: {reason}')
-    lines = vllm_pages.log_lines(pod) if wanted == main else [f"simulated: log of {wanted}"]
+    if wanted != main:
+        lines = [f"simulated: log of {wanted}"]
+    elif hydrator_pages.is_hydrator(pod):
+        lines = hydrator_pages.log_lines(pod, store.time())
+    else:
+        lines = vllm_pages.log_lines(pod)
     if "tailLines" in query:
         count = whole_number(query, "tailLines", 0)
         lines = lines[-count:] if count else []

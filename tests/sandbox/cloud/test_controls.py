@@ -17,8 +17,8 @@ def test_a_wrong_address_or_request_is_said_plainly(world: World) -> None:
 
 def test_what_is_not_simulated_is_refused_at_once(world: World, refuses: Refuses) -> None:
     started = time.monotonic()
-    message = refuses("InvalidAction", world.ec2.describe_placement_groups)
-    assert message == "The simulated cloud has no ec2 DescribePlacementGroups"
+    message = refuses("InvalidAction", world.ec2.describe_fast_launch_images)
+    assert message == "The simulated cloud has no ec2 DescribeFastLaunchImages"
     message = refuses("InvalidAction", world.eks.list_insights, clusterName="dev")
     assert message == "The simulated cloud has no eks ListInsights"
     message = refuses("InvalidAction", world.client("budgets").describe_budget_actions_for_account, AccountId="1" * 12)

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Sequence
 
 import yaml
 
@@ -10,6 +11,7 @@ from infra.sandbox.cloud.eks.call import Call
 from infra.sandbox.cloud.eks.errors import in_use, invalid_parameter, invalid_request, not_found
 from infra.sandbox.cloud.eks.pod_identity import associate, dissociate
 from infra.sandbox.cloud.eks.state import Addon, Cluster, Description, Life, start_update
+from infra.versions import kubernetes_minors
 
 KNOWN_ADDONS: tuple[str, ...] = (
     "vpc-cni",
@@ -113,7 +115,7 @@ def delete_addon(call: Call) -> Description:
 
 
 def describe_addon_versions(call: Call) -> Description:
-    """DescribeAddonVersions: one version of each known add-on, compatible with every supported cluster version."""
+    """DescribeAddonVersions: a version for every supported cluster version, and those that Dormouse pins."""
     wanted = call.optional("addonName")
     if wanted is not None and wanted not in KNOWN_ADDONS:
         raise not_found(f"Addon {wanted} is not supported", addonName=wanted)
@@ -127,20 +129,32 @@ def describe_addon_versions(call: Call) -> Description:
                 "publisher": "eks",
                 "addonVersions": [
                     {
-                        "addonVersion": DEFAULT_ADDON_VERSION,
+                        "addonVersion": addon_version,
                         "architecture": ["amd64", "arm64"],
                         "requiresConfiguration": False,
                         "compatibilities": [
-                            {"clusterVersion": version, "platformVersions": ["*"], "defaultVersion": True}
-                            for version in versions
+                            {"clusterVersion": version, "platformVersions": ["*"], "defaultVersion": first}
+                            for version in compatible
                         ],
                     }
+                    for addon_version, compatible, first in _catalogue(name, versions)
                 ],
             }
             for name in KNOWN_ADDONS
             if wanted in (None, name)
         ]
     }
+
+
+def _catalogue(name: str, versions: Sequence[str | None]) -> list[tuple[str, list[str | None], bool]]:
+    """Versions of an add-on, each with the cluster versions that it suits and whether it is their default."""
+    pinned: dict[str, list[str | None]] = {}
+    for version in versions:
+        minor = kubernetes_minors().get(version or "")
+        if minor is not None and name in minor.addon_versions:
+            pinned.setdefault(minor.addon_versions[name], []).append(version)
+    rest = [(addon_version, compatible, False) for addon_version, compatible in pinned.items()]
+    return [(DEFAULT_ADDON_VERSION, list(versions), True), *rest]
 
 
 def settle_addons(cluster: Cluster, now_s: float) -> None:

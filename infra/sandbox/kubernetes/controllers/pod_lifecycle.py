@@ -21,6 +21,7 @@ from infra.sandbox.kubernetes.pod_status import (
 from infra.sandbox.kubernetes.resource_types import JOBS, NODES, PODS
 from infra.sandbox.kubernetes.simulated_requests import SimulatedRequests
 from infra.sandbox.kubernetes.store import Store
+from infra.sandbox.kubernetes.weight_contents import WeightContents
 
 Object = dict[str, Any]
 
@@ -60,6 +61,7 @@ class PodLifecycle:
         attachments: AttachmentController,
         requests: SimulatedRequests,
         image_pull_s: float,
+        contents: WeightContents,
     ) -> None:
         """Run nothing yet."""
         self._store = store
@@ -68,6 +70,7 @@ class PodLifecycle:
         self._attachments = attachments
         self._requests = requests
         self._image_pull_s = image_pull_s
+        self._contents = contents
         self._runs: dict[str, Run] = {}
         self._pulled: set[tuple[str, str]] = set()
         self._addresses = itertools.count(10)
@@ -112,15 +115,26 @@ class PodLifecycle:
             begins = later(max(attached_at, run.bound_at), self._pull_s(pod))
             if now < begins:
                 return "creating", begins
-            run.started_at = begins
             self._pulled |= self._images(pod)
+            if run.checks_at is not None and now < run.checks_at:
+                return "refused", run.checks_at
+            begins = max(begins, run.checks_at or begins)
+            run.refusal = self._contents.refusal(pod)
+            if run.refusal:
+                run.refuse(now)
+                self._events.record(pod, "Warning", "BackOff", "Back-off restarting failed container", "kubelet")
+                return "refused", run.checks_at
+            run.started_at = begins
             name = pod["spec"]["containers"][0]["name"]
             self._events.record(pod, "Normal", "Started", f"Started container {name}", "kubelet")
         if self._is_of_job(pod):
             ends = later(run.started_at, seconds_in(pod, RUN_ANNOTATION))
             run.ready_at = run.started_at
             run.ended_at = ends
-            return ("ready", ends) if now < ends else ("succeeded", None)
+            if now < ends:
+                return "ready", ends
+            run.exit_status, run.words = self._contents.end_job(pod)
+            return ("failed" if run.exit_status else "succeeded"), None
         load_s, window_s = seconds_in(pod, LOAD_ANNOTATION), startup_window_s(pod)
         while window_s is not None and load_s > window_s and now >= later(run.started_at, window_s):
             run.started_at = later(run.started_at, max(window_s, 1.0))
