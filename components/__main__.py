@@ -2,9 +2,40 @@
 
 from pulumi.provider.experimental import component_provider_host
 
-from components import Cluster, CostPolicy, GpuNodeGroup, ModelServer, Network, VllmService, WeightVolume
+from components import (
+    CapacityEvents,
+    Cluster,
+    CostPolicy,
+    Fabric,
+    GpuNodeGroup,
+    HydrateNodeGroup,
+    ImageCache,
+    ModelServer,
+    Network,
+    VllmService,
+    WeightAccess,
+    WeightHydration,
+    WeightStore,
+    WeightVolume,
+)
 
 if __name__ == "__main__":
     component_provider_host(
-        [Cluster, CostPolicy, GpuNodeGroup, ModelServer, Network, VllmService, WeightVolume], "dormouse"
+        [
+            CapacityEvents,
+            Cluster,
+            CostPolicy,
+            Fabric,
+            GpuNodeGroup,
+            HydrateNodeGroup,
+            ImageCache,
+            ModelServer,
+            Network,
+            VllmService,
+            WeightAccess,
+            WeightHydration,
+            WeightStore,
+            WeightVolume,
+        ],
+        "dormouse",
     )

@@ -16,6 +16,7 @@ from serving.manifests.labels import (
     GPU_TAINT_VALUE,
     POOL_LABEL,
     PURCHASE_LABEL,
+    REPLICA_LABEL,
     SLOT_LABEL,
 )
 
@@ -44,6 +45,11 @@ spec:
     localStorage:
       strategy: RAID0
 """
+# nodeadm's own gate: the AMI's SOCI snapshotter fetches and unpacks layers side by side. No other image setting is made.
+_PARALLEL_PULL = """\
+  featureGates:
+    FastImagePull: true
+"""
 
 
 class GpuNodeGroupArgs(TypedDict):
@@ -70,9 +76,17 @@ class GpuNodeGroupArgs(TypedDict):
     reservation_id: NotRequired[str]
     """The Capacity Block's reservation, `cr-…`; required for capacity-block and refused otherwise."""
     max_nodes: NotRequired[int]
-    """Most machines at once. Default: 1."""
+    """Most machines at once; what one replica takes. Default: 1."""
+    replica: NotRequired[int]
+    """Node label of the replica that the machines are kept for. Default: none, so any replica takes them."""
+    efa_cards: NotRequired[int]
+    """Network cards that get an Elastic Fabric Adapter each. Default: 0, since one machine alone needs none."""
+    security_group_ids: NotRequired[pulumi.Input[list[str]]]
+    """Security groups of every network interface, the cluster's own among them; required with `efa_cards`."""
     root_volume_gib: NotRequired[int]
     """GiB of the root disk; images and pods lie on the NVMe array. Default: 100."""
+    parallel_image_pull: NotRequired[bool]
+    """Pull and unpack the layers of an image in parallel; experimental in nodeadm. Default: false."""
     tags: NotRequired[dict[str, str]]
     """Tags of the launch template and the node group."""
     instance_tags: NotRequired[dict[str, str]]
@@ -104,6 +118,9 @@ class GpuNodeGroup(pulumi.ComponentResource):
         pool = given.text("pool")
         reservation_id = given.optional_text("reservation_id")
         max_nodes = given.whole_number("max_nodes", 1, 1, 100)
+        replica = given.whole_number("replica", 0, 0, 63) if args.get("replica") is not None else None
+        efa_cards = given.whole_number("efa_cards", 0, 0, 64)
+        group_ids = given.required("security_group_ids") if efa_cards else None
         root_volume_gib = given.whole_number("root_volume_gib", 100, 50, 16384)
         if (reservation_id is not None) != (purchase is Purchase.CAPACITY_BLOCK):
             given.fault(
@@ -115,9 +132,16 @@ class GpuNodeGroup(pulumi.ComponentResource):
         tags = given.tags()
         instance_tags = given.tags("instance_tags")
 
+        interfaces = _interfaces(efa_cards, group_ids)
+        together: dict[str, Any] = {} if interfaces is None else {"network_interfaces": interfaces}
+        if max_nodes > 1 and purchase is Purchase.ON_DEMAND:
+            # Machines of one replica stand close together; those of a Capacity Block do so anyway.
+            near = aws.ec2.PlacementGroup(name, strategy="cluster", tags=tags, opts=pulumi.ResourceOptions(parent=self))
+            together["placement"] = {"group_name": near.name}
         template = aws.ec2.LaunchTemplate(
             name,
             update_default_version=True,
+            **together,
             **_capacity(purchase, instance_type, reservation_id),
             # Pods have no business with the machine's credentials: one hop ends at the node.
             metadata_options={"http_endpoint": "enabled", "http_tokens": "required", "http_put_response_hop_limit": 1},
@@ -132,7 +156,7 @@ class GpuNodeGroup(pulumi.ComponentResource):
                     },
                 }
             ],
-            user_data=_user_data(),
+            user_data=_user_data(parallel_pull=given.given("parallel_image_pull") is True),
             tag_specifications=[
                 {"resource_type": kind, "tags": {**instance_tags, "Name": name, SLOT_LABEL: slot}}
                 for kind in ("instance", "volume")
@@ -160,6 +184,7 @@ class GpuNodeGroup(pulumi.ComponentResource):
                 SLOT_LABEL: slot,
                 PURCHASE_LABEL: purchase.value,
                 ACCELERATOR_LABEL: accelerator,
+                **({} if replica is None else {REPLICA_LABEL: str(replica)}),
             },
             taints=[{"key": GPU_TAINT_KEY, "value": GPU_TAINT_VALUE, "effect": "NO_SCHEDULE"}],
             tags=tags,
@@ -194,10 +219,25 @@ def _capacity(purchase: Purchase, instance_type: str, reservation_id: str | None
     }
 
 
-def _user_data() -> str:
+def _interfaces(efa_cards: int, group_ids: pulumi.Input[list[str]] | None) -> list[dict[str, Any]] | None:
+    """One interface with an address, and an adapter without one on every card; None leaves it all to EKS.
+
+    The layout is EC2's own advice for machines with several network cards. Managed node groups refuse a subnet here.
+    """
+    if not efa_cards:
+        return None
+    shared = {"security_groups": group_ids, "delete_on_termination": "true"}
+    adapters = [
+        {"network_card_index": card, "device_index": 0 if card else 1, "interface_type": "efa-only", **shared}
+        for card in range(efa_cards)
+    ]
+    return [{"network_card_index": 0, "device_index": 0, "interface_type": "interface", **shared}, *adapters]
+
+
+def _user_data(*, parallel_pull: bool) -> str:
     """NodeConfig as the MIME part that EKS merges with its own: instance-store disks become one RAID0 array."""
     message = email.mime.multipart.MIMEMultipart(boundary="dormouse-node-config")
-    part = email.mime.text.MIMEText(_NODE_CONFIG)
+    part = email.mime.text.MIMEText(_NODE_CONFIG + (_PARALLEL_PULL if parallel_pull else ""))
     part.replace_header("Content-Type", "application/node.eks.aws")
     del part["Content-Transfer-Encoding"]
     message.attach(part)

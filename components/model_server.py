@@ -1,102 +1,42 @@
 """The whole serving layer as one unit: network, cluster, capacity candidates, weight volumes, vLLM and cost policy."""
 
-from typing import NotRequired, TypedDict
-
 import pulumi
 
 from components._inputs import Arguments
+from components.capacity_events import CapacityEvents
 from components.cluster import Cluster
 from components.cost_policy import CostPolicy, CostPolicyArgs
+from components.fabric import Fabric
 from components.gpu_node_group import GpuNodeGroup, GpuNodeGroupArgs, Purchase
+from components.image_cache import ImageCache
+from components.model_server_args import Candidate, ModelServerArgs
 from components.network import Network
 from components.objects import KubernetesObject
 from components.vllm_service import VllmService, VllmServiceArgs
-from components.weight_volume import WeightVolume, WeightVolumeArgs
+from components.weight_filling import (
+    check_volume_zones,
+    copy_uri,
+    expect_weights,
+    hydration_args,
+    weight_access,
+    weight_store,
+    weight_volumes,
+)
+from components.weight_hydration import WeightHydration
+from components.weight_volume import WeightVolume
 from serving.accelerators import instance_shape, instance_shapes
+from serving.loading import READS_S3
+from serving.manifests.efa_device_plugin import efa_device_plugin
+from serving.manifests.place import MOST_NODES, MOST_REPLICAS, place_suffix
 from serving.manifests.service import namespace as namespace_manifest
 from serving.profiles import known_models, load_model
 
 
-class Candidate(TypedDict):
-    """One place where capacity is looked for."""
-
-    slot: str
-    """The candidate's name, unique and stable, such as `spot-use2-az3`; resources are named after it."""
-    purchase: Purchase
-    """How the machine is bought."""
-    zone: str
-    """The availability zone by name."""
-    reservation_id: NotRequired[str]
-    """The Capacity Block's reservation; required for capacity-block."""
-
-
-class ModelServerArgs(TypedDict):
-    """Arguments of `ModelServer`."""
-
-    account_id: str
-    """The AWS account."""
-    region: str
-    """The AWS region."""
-    model: str
-    """The model's name, such as `kimi-k2.5`."""
-    instance_type: str
-    """The machine that serves it, such as `p5en.48xlarge`."""
-    candidates: list[Candidate]
-    """Where capacity is looked for, in order of preference."""
-    network_zones: list[str]
-    """Zones of the network, two at least; every candidate's zone is among them."""
-    network_cidr: NotRequired[str]
-    """The VPC's addresses. Default: 10.40.0.0/16."""
-    kubernetes_version: str
-    """The Kubernetes minor in EKS's standard support."""
-    addon_versions: dict[str, str]
-    """The exact version of each add-on."""
-    endpoint_cidrs: NotRequired[list[str]]
-    """Addresses that may reach the API server from outside the VPC."""
-    admin_principal_arns: NotRequired[list[str]]
-    """IAM principals that administer the cluster."""
-    volume_size_gib: int
-    """GiB of each weight volume."""
-    volume_throughput_mib_per_s: int
-    """MiB a second of each weight volume."""
-    volume_iops: NotRequired[int]
-    """Operations a second of each weight volume."""
-    volume_snapshot_id: NotRequired[str]
-    """A snapshot that weight volumes start from."""
-    context_tokens: int
-    """Longest request in tokens."""
-    max_sequences: int
-    """Requests that may run at once."""
-    kv_cache_dtype: NotRequired[str]
-    """`auto` or `fp8`."""
-    max_batched_tokens: NotRequired[int]
-    """Tokens that one step of the engine computes at most."""
-    extra_args: NotRequired[list[str]]
-    """Arguments for vLLM beside those that follow from the plan."""
-    drain_s: NotRequired[int]
-    """Seconds that vLLM goes on answering after it was told to stop."""
-    api_key: pulumi.Input[str]
-    """The key that callers send; a secret."""
-    exposure: NotRequired[str]
-    """`cluster`, `internal` or `public`."""
-    allowed_cidrs: NotRequired[list[str]]
-    """Addresses that a load balancer lets in."""
-    certificate_arn: NotRequired[str]
-    """ACM certificate of a public load balancer."""
-    cost_tag: str
-    """`key=value` of the cost allocation tag that the budget counts."""
-    monthly_budget_usd: NotRequired[float]
-    """US dollars a month."""
-    notify_emails: NotRequired[list[str]]
-    """Addresses for warnings."""
-    expires_at: NotRequired[str]
-    """ISO time with offset at which the GPU groups are set to 0."""
-    tags: NotRequired[dict[str, str]]
-    """Tags of every resource."""
-
-
 class ModelServer(pulumi.ComponentResource):
-    """A model on its own network and cluster, asleep until somebody wakes it. List outputs follow `candidates`."""
+    """A model on its own network and cluster, asleep until somebody wakes it.
+
+    List outputs follow `candidates`, replica by replica; those of workers hold each candidate's in the order of ranks.
+    """
 
     cluster_name: pulumi.Output[str]
     """The EKS cluster."""
@@ -117,7 +57,13 @@ class ModelServer(pulumi.ComponentResource):
     deployment_names: pulumi.Output[list[str]]
     """The Deployment that each candidate's node serves."""
     volume_ids: pulumi.Output[list[str]]
-    """The weight volume of each candidate's zone."""
+    """The weight volume of each candidate's zone; "" for a zone without one, which loads from the regional copy."""
+    worker_deployment_names: pulumi.Output[list[str]]
+    """The Deployments of the further machines of each candidate; empty where a replica takes one machine."""
+    worker_volume_ids: pulumi.Output[list[str]]
+    """The weight volumes of those machines, "" likewise."""
+    weights_copy_uri: pulumi.Output[str]
+    """The regional copy of the model's folder, `s3://bucket/model`; "" where none is kept."""
     planned_load_s: pulumi.Output[int]
     """An estimate of a start, in seconds."""
     startup_window_s: pulumi.Output[int]
@@ -135,6 +81,8 @@ class ModelServer(pulumi.ComponentResource):
         given = Arguments("ModelServer", args)
         candidates = args.get("candidates") or []
         network_zones = given.texts("network_zones", at_least=2)
+        replicas = given.whole_number("replicas", 1, 1, MOST_REPLICAS)
+        nodes = given.whole_number("nodes_per_replica", 1, 1, MOST_NODES)
         _check(given, candidates, network_zones)
         given.check()
         model = load_model(args["model"])
@@ -172,24 +120,20 @@ class ModelServer(pulumi.ComponentResource):
         namespace_name = namespace.id.apply(lambda _: name)
 
         zones = sorted({candidate["zone"] for candidate in candidates})
-        claims = [f"{name}-weights-{zone}" for zone in zones]
-        volumes: dict[str, WeightVolume] = {}
-        for zone, claim in zip(zones, claims, strict=True):
-            volume: WeightVolumeArgs = {
-                "zone": zone,
-                "size_gib": args["volume_size_gib"],
-                "throughput_mib_per_s": args["volume_throughput_mib_per_s"],
-                "model": model.name,
-                "source": model.repository,
-                "namespace": namespace_name,
-                "claim_name": claim,
-                "tags": tags,
-            }
-            if (iops := args.get("volume_iops")) is not None:
-                volume["iops"] = iops
-            if (snapshot_id := args.get("volume_snapshot_id")) is not None:
-                volume["snapshot_id"] = snapshot_id
-            volumes[zone] = WeightVolume(claim, volume, in_namespace)
+        kept = sorted(given.texts("volume_zones")) or zones
+        claims = [f"{name}-weights-{zone}" if zone in kept else "" for zone in zones]
+        places = [
+            (zone, place_suffix(lane, rank)) for lane in range(replicas) for zone in zones for rank in range(nodes)
+        ]
+        filled = [place for place in places if place[0] in kept]
+        volumes = weight_volumes(name, args, namespace_name, filled, in_namespace)
+        store = weight_store(name, args, child)
+        hydration = hydration_args(
+            name, args, network, cluster, namespace_name, [(*one, volumes["".join(one)]) for one in filled]
+        )
+        hydration["instance_tags"] = _cost_tag(args)
+        filling = pulumi.ResourceOptions(parent=self, providers=[cluster.kubernetes], depends_on=cluster.ready)
+        WeightHydration(f"{name}-hydration", hydration, filling)
         served: VllmServiceArgs = {
             "model": model.name,
             "instance_type": args["instance_type"],
@@ -204,6 +148,8 @@ class ModelServer(pulumi.ComponentResource):
             "pool": name,
             "zones": zones,
             "claim_names": claims,
+            "replicas": replicas,
+            "nodes_per_replica": nodes,
             "api_key": args["api_key"],
             "exposure": args.get("exposure") or "cluster",
             "allowed_cidrs": given.texts("allowed_cidrs"),
@@ -212,14 +158,42 @@ class ModelServer(pulumi.ComponentResource):
         }
         if (certificate_arn := args.get("certificate_arn")) is not None:
             served["certificate_arn"] = certificate_arn
+        served["loading_path"] = args.get("loading_path") or "volume"
+        expect_weights(served, args)
+        if uri := copy_uri(name, args):
+            served["s3_uri"], served["s3_region"] = uri, args["region"]
+        if (secret_arn := args.get("image_cache_secret_arn")) is not None:
+            image_cache = ImageCache(
+                f"{name}-images",
+                {
+                    "account_id": args["account_id"],
+                    "region": args["region"],
+                    "prefix": f"{name}-hub",
+                    "secret_arn": secret_arn,
+                    "node_role_arn": cluster.node_role_arn,
+                },
+                child,
+            )
+            served["registry"] = image_cache.registry
         service = VllmService(f"{name}-vllm", served, in_namespace)
-        groups = [self._group(name, args, candidate, network, cluster, network_zones) for candidate in candidates]
+        reader = service.service_account_name if "" in claims or served["loading_path"] in READS_S3 else None
+        weight_access(name, args, cluster, namespace_name, reader, child)
+        fabric_id: pulumi.Output[str] | None = None
+        if nodes > 1:
+            fabric_id = Fabric(f"{name}-fabric", {"vpc_id": network.vpc_id, "tags": tags}, child).security_group_id
+            KubernetesObject(f"{name}-efa-device-plugin", efa_device_plugin(args["region"]), inside)
+        lanes = [(lane, candidate) for lane in range(replicas) for candidate in candidates]
+        slots = [candidate["slot"] + place_suffix(lane) for lane, candidate in lanes]
+        groups = [
+            self._group(name, args, candidate, lane, network, cluster, network_zones, fabric_id)
+            for lane, candidate in lanes
+        ]
         money: CostPolicyArgs = {
             "account_id": args["account_id"],
             "cluster_name": cluster.cluster_name,
             "node_group_names": pulumi.Output.all(*(group.node_group_name for group in groups)),
             "node_group_arns": pulumi.Output.all(*(group.node_group_arn for group in groups)),
-            "slots": [candidate["slot"] for candidate in candidates],
+            "slots": slots,
             "cost_tag": args["cost_tag"],
             "notify_emails": given.texts("notify_emails"),
             "tags": tags,
@@ -229,6 +203,8 @@ class ModelServer(pulumi.ComponentResource):
         if (expires_at := args.get("expires_at")) is not None:
             money["expires_at"] = expires_at
         policy = CostPolicy(f"{name}-cost", money, child)
+        purchases = sorted({Purchase(candidate["purchase"]).value for candidate in candidates})
+        CapacityEvents(f"{name}-capacity", {"topic_arn": policy.topic_arn, "purchases": purchases, "tags": tags}, child)
 
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
@@ -236,12 +212,20 @@ class ModelServer(pulumi.ComponentResource):
         self.service_name = service.service_name
         self.service_port = service.service_port
         self.api_key_secret_name = service.api_key_secret_name
-        self.slots = pulumi.Output.from_input([candidate["slot"] for candidate in candidates])
+        self.slots = pulumi.Output.from_input(slots)
         self.node_group_names = pulumi.Output.all(*(group.node_group_name for group in groups))
-        self.deployment_names = service.deployment_names.apply(
-            lambda names: [names[zones.index(candidate["zone"])] for candidate in candidates]
+        firsts = [candidate["zone"] + place_suffix(lane) for lane, candidate in lanes]
+        workers = [
+            candidate["zone"] + place_suffix(lane, rank) for lane, candidate in lanes for rank in range(1, nodes)
+        ]
+        order = [zone + suffix for zone, suffix in places]
+        self.deployment_names = service.deployment_names.apply(lambda all_: [all_[order.index(one)] for one in firsts])
+        self.worker_deployment_names = service.deployment_names.apply(
+            lambda all_: [all_[order.index(one)] for one in workers]
         )
-        self.volume_ids = pulumi.Output.all(*(volumes[candidate["zone"]].volume_id for candidate in candidates))
+        self.volume_ids = pulumi.Output.all(*(_volume_id(volumes, one) for one in firsts))
+        self.worker_volume_ids = pulumi.Output.all(*(_volume_id(volumes, one) for one in workers))
+        self.weights_copy_uri = pulumi.Output.from_input("") if store is None else store.uri
         self.planned_load_s = service.planned_load_s
         self.startup_window_s = service.startup_window_s
         self.weights_bytes = service.weights_bytes
@@ -259,6 +243,9 @@ class ModelServer(pulumi.ComponentResource):
                 "nodeGroupNames": self.node_group_names,
                 "deploymentNames": self.deployment_names,
                 "volumeIds": self.volume_ids,
+                "workerDeploymentNames": self.worker_deployment_names,
+                "workerVolumeIds": self.worker_volume_ids,
+                "weightsCopyUri": self.weights_copy_uri,
                 "plannedLoadS": self.planned_load_s,
                 "startupWindowS": self.startup_window_s,
                 "weightsBytes": self.weights_bytes,
@@ -272,10 +259,13 @@ class ModelServer(pulumi.ComponentResource):
         name: str,
         args: ModelServerArgs,
         candidate: Candidate,
+        lane: int,
         network: Network,
         cluster: Cluster,
         network_zones: list[str],
+        fabric_id: pulumi.Output[str] | None,
     ) -> GpuNodeGroup:
+        slot = candidate["slot"] + place_suffix(lane)
         place = sorted(set(network_zones)).index(candidate["zone"])
         group: GpuNodeGroupArgs = {
             "cluster_name": cluster.cluster_name,
@@ -285,16 +275,25 @@ class ModelServer(pulumi.ComponentResource):
             "purchase": candidate["purchase"],
             "instance_type": args["instance_type"],
             "accelerator": instance_shape(args["instance_type"]).accelerator,
-            "slot": candidate["slot"],
+            "slot": slot,
             "pool": name,
+            "max_nodes": args.get("nodes_per_replica") or 1,
+            "parallel_image_pull": args.get("parallel_image_pull", False),
             "tags": args.get("tags") or {},
             "instance_tags": _cost_tag(args),
         }
+        if (args.get("replicas") or 1) > 1:
+            group["replica"] = lane
+        if fabric_id is not None:
+            group["efa_cards"] = instance_shape(args["instance_type"]).efa_cards
+            group["security_group_ids"] = pulumi.Output.all(cluster.security_group_id, fabric_id)
         if (reservation_id := candidate.get("reservation_id")) is not None:
             group["reservation_id"] = reservation_id
-        return GpuNodeGroup(
-            f"{name}-{candidate['slot']}", group, pulumi.ResourceOptions(parent=self, depends_on=cluster.ready)
-        )
+        return GpuNodeGroup(f"{name}-{slot}", group, pulumi.ResourceOptions(parent=self, depends_on=cluster.ready))
+
+
+def _volume_id(volumes: dict[str, WeightVolume], place: str) -> pulumi.Input[str]:
+    return volumes[place].volume_id if place in volumes else ""
 
 
 def _cost_tag(args: ModelServerArgs) -> dict[str, str]:
@@ -315,6 +314,7 @@ def _check(given: Arguments, candidates: list[Candidate], network_zones: list[st
     slots = [candidate["slot"] for candidate in candidates]
     for slot in sorted({slot for slot in slots if slots.count(slot) > 1}):
         given.fault("candidates", f"got the slot {slot} twice; accepted: names that differ")
+    check_volume_zones(given, {candidate["zone"] for candidate in candidates})
     for candidate in candidates:
         if candidate["zone"] not in network_zones:
             given.fault("candidates", f"got zone {candidate['zone']}; accepted: {', '.join(network_zones)}")

@@ -5,12 +5,16 @@ from typing import NotRequired, TypedDict
 import pulumi
 
 from components._inputs import Arguments
+from components.expected_weights import expected_source
 from components.objects import KubernetesObject
 from serving.accelerators import instance_shape
 from serving.engine.extra_arguments import extra_argument_faults, kv_offload_bytes
 from serving.errors import DormouseError
+from serving.loading import READS_S3, LoadingPath, S3Source, estimate_path
 from serving.manifests.deployment import API_KEY_FIELD, ServiceNames, deployment
-from serving.manifests.labels import app_labels
+from serving.manifests.labels import app_labels, pod_selector
+from serving.manifests.multi_node import first_service, first_service_name
+from serving.manifests.place import MOST_NODES, MOST_REPLICAS, Place, place_suffix
 from serving.manifests.service import (
     EXPOSURES,
     SERVICE_PORT,
@@ -22,6 +26,7 @@ from serving.manifests.service import (
 )
 from serving.memory import KV_CACHE_DTYPES, EngineLimits
 from serving.profiles import load_model
+from serving.runtime import pinned_runtime
 from serving.service_plan import ServicePlan, plan_service
 
 # Scheduling, image pull and Kubernetes' own reactions, beside what the plan knows.
@@ -56,7 +61,23 @@ class VllmServiceArgs(TypedDict):
     zones: list[str]
     """Zones that have a weight volume; one Deployment is made for each."""
     claim_names: list[str]
-    """The claim of each zone, in the order of `zones`."""
+    """The claim of each zone, in the order of `zones`; "" for a zone without a volume, which streams from S3."""
+    replicas: NotRequired[int]
+    """Replicas of the model, each with a claim of its own in each zone, called after the zone's. Default: 1."""
+    nodes_per_replica: NotRequired[int]
+    """Machines that one replica takes together, each with a claim of its own likewise. Default: 1."""
+    weights_source: NotRequired[str]
+    """What the volumes have to hold, as the hydrator's source. Default: any proven weights of the model."""
+    weights_revision: NotRequired[str]
+    """Its branch, tag or commit; only a commit is compared. Default: any."""
+    loading_path: NotRequired[str]
+    """How weights get into GPU memory, such as `volume-prefetch`. Default: volume, vLLM's own loader."""
+    s3_uri: NotRequired[pulumi.Input[str]]
+    """The regional copy of the model's folder, `s3://bucket/prefix`; required by zones and paths that read it."""
+    s3_region: NotRequired[str]
+    """The region of that bucket; required with `s3_uri`."""
+    registry: NotRequired[pulumi.Input[str]]
+    """What stands in front of the engine image's name. Default: Docker Hub."""
     api_key: pulumi.Input[str]
     """The key that callers send; a secret."""
     exposure: NotRequired[str]
@@ -78,10 +99,12 @@ class VllmService(pulumi.ComponentResource):
     """The Service inside the namespace."""
     service_port: pulumi.Output[int]
     """The Service's port."""
+    service_account_name: pulumi.Output[str]
+    """The service account of the pods."""
     api_key_secret_name: pulumi.Output[str]
     """The Secret that holds the key."""
     deployment_names: pulumi.Output[list[str]]
-    """The Deployment of each zone, in the order of `zones`."""
+    """The Deployment of each machine, replica by replica, zone by zone in the order of `zones`, rank by rank."""
     planned_load_s: pulumi.Output[int]
     """An estimate of a start, in seconds."""
     startup_window_s: pulumi.Output[int]
@@ -96,13 +119,21 @@ class VllmService(pulumi.ComponentResource):
         super().__init__("dormouse:index:VllmService", name, {}, opts)
         given = Arguments("VllmService", args)
         extra_args = _extra_args(given)
-        plan = _plan(given, extra_args)
+        loading = LoadingPath(given.one_of("loading_path", tuple(LoadingPath), LoadingPath.VOLUME))
+        plan = _plan(given, extra_args, loading)
         model_name = given.text("model")
         zones = given.texts("zones", at_least=1)
         claims = given.texts("claim_names", at_least=1)
         if len(claims) != len(zones):
             given.fault("claim_names", f"got {len(claims)} for {len(zones)} zones; accepted: one for each zone")
+        s3 = _s3(given, loading, claims)
+        source = expected_source(given)
+        streamed = _plan(given, extra_args, LoadingPath.S3_STREAMER) if "" in claims else None
+        replicas = given.whole_number("replicas", 1, 1, MOST_REPLICAS)
+        nodes = given.whole_number("nodes_per_replica", 1, 1, MOST_NODES)
         namespace = given.required("namespace")
+        registry = given.given("registry")
+        image = None if registry is None else pulumi.Output.concat(registry, "/", pinned_runtime().vllm_image)
         pool = given.text("pool")
         api_key = given.required("api_key")
         access = _access(given)
@@ -142,7 +173,9 @@ class VllmService(pulumi.ComponentResource):
         )
         config = KubernetesObject(f"{name}-gateway", gateway_config_map(names), child)
         policy = pulumi.Output.all(control_plane_cidrs, node_cidrs, namespace).apply(
-            lambda v: network_policy(names, access, v[0], v[1])["spec"]
+            lambda v: network_policy(names, access, v[0], v[1], reads_s3=s3 is not None, several_machines=nodes > 1)[
+                "spec"
+            ]
         )
         fence = KubernetesObject(
             f"{name}-policy",
@@ -151,35 +184,67 @@ class VllmService(pulumi.ComponentResource):
         )
         # The fence, the key and the gateway's rules stand before the first pod can.
         first = [account, secret, config, fence]
+        places = [
+            (zone, claim, Place(lane, replicas > 1, rank, first_service_name(f"{base}-{zone}{place_suffix(lane)}")))
+            for lane in range(replicas)
+            for zone, claim in zip(zones, claims, strict=True)
+            for rank in range(nodes)
+        ]
+        if nodes > 1:
+            # Workers look their first machine up by name, so the name stands before they can.
+            first = first + [
+                KubernetesObject(
+                    f"{name}-{zone}{place.suffix}-first",
+                    first_service(namespace, name, place.first_name, {**pod_selector(name), **place.labels(zone)}),
+                    child,
+                )
+                for zone, _, place in places
+                if place.rank == 0
+            ]
         deployments = [
             KubernetesObject(
-                f"{name}-{zone}",
-                deployment(names, model, plan, f"{base}-{zone}", zone, claim, extra_args),
+                f"{name}-{zone}{place.suffix}",
+                deployment(
+                    names,
+                    model,
+                    plan if claim or streamed is None else streamed,
+                    f"{base}-{zone}{place.suffix}",
+                    zone,
+                    claim + place.suffix if claim else None,
+                    extra_args,
+                    s3,
+                    image=image,
+                    place=place,
+                    source=source,
+                ),
                 pulumi.ResourceOptions(
                     parent=self,
                     depends_on=first,
                     ignore_changes=["spec.replicas"],
-                    custom_timeouts=_timeouts(plan),
+                    custom_timeouts=_timeouts(plan if claim or streamed is None else streamed),
                 ),
             )
-            for zone, claim in zip(zones, claims, strict=True)
+            for zone, claim, place in places
         ]
         front = KubernetesObject(f"{name}-service", service(names, access), child)
 
         self.service_name = front.id.apply(lambda _: names.service)
         self.service_port = pulumi.Output.from_input(443 if access.certificate_arn else SERVICE_PORT)
+        self.service_account_name = account.id.apply(lambda _: names.service_account)
         self.api_key_secret_name = secret.id.apply(lambda _: names.api_key_secret)
         self.deployment_names = pulumi.Output.all(*(d.id for d in deployments)).apply(
-            lambda _: [f"{base}-{zone}" for zone in zones]
+            lambda _: [f"{base}-{zone}{place.suffix}" for zone, _, place in places]
         )
         self.planned_load_s = pulumi.Output.from_input(plan.planned_load_s)
-        self.startup_window_s = pulumi.Output.from_input(plan.startup_window_s)
+        window_s = max(one.startup_window_s for one in (plan, streamed) if one is not None)
+        self.startup_window_s = pulumi.Output.from_input(window_s)
         self.weights_bytes = pulumi.Output.from_input(plan.memory.weights_bytes)
         self.kv_cache_tokens = pulumi.Output.from_input(plan.memory.kv_cache_tokens)
         self.register_outputs(
             {
                 "serviceName": self.service_name,
                 "servicePort": self.service_port,
+                "serviceAccountName": self.service_account_name,
                 "apiKeySecretName": self.api_key_secret_name,
                 "deploymentNames": self.deployment_names,
                 "plannedLoadS": self.planned_load_s,
@@ -197,8 +262,16 @@ def _extra_args(given: Arguments) -> tuple[str, ...]:
     return extra_args
 
 
-def _plan(given: Arguments, extra_args: tuple[str, ...]) -> ServicePlan | None:
-    """The service plan, or None where a fault was noted."""
+def _s3(given: Arguments, loading: LoadingPath, claims: list[str]) -> S3Source | None:
+    """The regional copy where something reads it; its absence is a fault then."""
+    if loading not in READS_S3 and "" not in claims:
+        return None
+    uri, region = given.required("s3_uri"), given.text("s3_region")
+    return S3Source(uri, region)
+
+
+def _plan(given: Arguments, extra_args: tuple[str, ...], loading: LoadingPath) -> ServicePlan | None:
+    """The service plan for weights that come by `loading`, or None where a fault was noted."""
     context = given.whole_number("context_tokens", None, 1, 10_000_000)
     sequences = given.whole_number("max_sequences", None, 1, 4096)
     dtype = given.one_of("kv_cache_dtype", KV_CACHE_DTYPES, "auto")
@@ -208,13 +281,16 @@ def _plan(given: Arguments, extra_args: tuple[str, ...]) -> ServicePlan | None:
     if min(context, sequences, throughput) < 1:
         return None
     try:
+        model, shape = load_model(given.text("model")), instance_shape(given.text("instance_type"))
         return plan_service(
-            load_model(given.text("model")),
-            instance_shape(given.text("instance_type")),
+            model,
+            shape,
             EngineLimits(context, sequences, "fp8" if dtype == "fp8" else "auto", batched),
             throughput,
             drain_s,
             kv_offload_bytes(extra_args),
+            estimate_path(loading, model.published_weights_bytes, shape, throughput),
+            given.whole_number("nodes_per_replica", 1, 1, MOST_NODES),
         )
     except DormouseError as error:
         given.fault("model", str(error))

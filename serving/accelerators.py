@@ -22,6 +22,7 @@ class InstanceShape:
     - `usable_is_estimate`: True where that is 99 % of the API's figure for want of a published one.
     - `ebs_mb_per_s`: EBS bandwidth of the machine, in MB (10^6 bytes) a second.
     - `zone_ids`: zones that list the type, such as `use2-az1`, on the date of the data.
+    - `efa_cards`: network cards that take an Elastic Fabric Adapter each; 0 where none is on record.
     """
 
     name: str
@@ -36,6 +37,7 @@ class InstanceShape:
     instance_store_gb: int
     ebs_mb_per_s: int
     zone_ids: tuple[str, ...]
+    efa_cards: int = 0
 
 
 @cache
@@ -62,6 +64,7 @@ def instance_shapes() -> Mapping[str, InstanceShape]:
             instance_store_gb=row["instance_store_gb"],
             ebs_mb_per_s=row["ebs_mb_per_s"],
             zone_ids=tuple(row["zone_ids"]),
+            efa_cards=row.get("efa_cards", 0),
         )
     return shapes
 

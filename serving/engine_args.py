@@ -7,6 +7,7 @@ from serving.engine.arguments import (
     EngineOptions,
     engine_arguments,
     engine_environment,
+    model_environment,
     weights_folder,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "EngineOptions",
     "engine_arguments",
     "engine_environment",
+    "model_environment",
     "weights_folder",
 ]

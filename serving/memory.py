@@ -8,7 +8,7 @@ from typing import cast
 
 from serving.accelerators import InstanceShape, instance_shapes
 from serving.errors import DoesNotFitError
-from serving.fit.answers import nearest_settings
+from serving.fit.answers import candidate_layouts, nearest_settings
 from serving.fit.layout import Layout, VisionMode
 from serving.fit.limits import KV_CACHE_DTYPES, EngineLimits, KvCacheDtype
 from serving.fit.plan import FitPlan, plan_fit
@@ -20,7 +20,7 @@ __all__ = ["KV_CACHE_DTYPES", "EngineLimits", "KvCacheDtype", "MemoryPlan", "pla
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The proof that a model fits on one machine, in bytes per GPU.
+    """The proof that one replica of a model fits on its machine, or machines, in bytes per GPU.
 
     - `fit`: the plan term by term, with the bounds of what is measured and not exact.
     """
@@ -30,6 +30,16 @@ class MemoryPlan:
     tensor_parallel: int
     limits: EngineLimits
     fit: FitPlan
+
+    @property
+    def nodes(self) -> int:
+        """Machines of one replica."""
+        return self.fit.layout.nodes
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs that one replica takes on each of its machines."""
+        return self.fit.layout.gpus // self.fit.layout.nodes
 
     @property
     def weights_bytes(self) -> int:
@@ -58,7 +68,7 @@ class MemoryPlan:
 
     @property
     def reserved_bytes(self) -> int:
-        """What loading leaves, activations, non-torch and CUDA graphs as vLLM counts them; measured, not exact."""
+        """What loading leaves, activations, non-torch and CUDA graphs as vLLM counts them; most of it measured, not exact."""
         return sum(term.count for term in self.fit.fitted_terms)
 
     @property
@@ -87,22 +97,34 @@ class MemoryPlan:
         return self.fit.fits
 
 
-def plan_memory(model: ModelProfile, shape: InstanceShape, limits: EngineLimits) -> MemoryPlan:
-    """The plan for one replica on one machine, tensor parallel over all of its GPUs; it never refuses."""
-    fit = plan_fit(model.checkpoint, _layout(model, shape), shape, limits)
-    return MemoryPlan(model.name, shape.name, shape.gpus, limits, fit)
+def plan_memory(model: ModelProfile, shape: InstanceShape, limits: EngineLimits, nodes: int = 1) -> MemoryPlan:
+    """The plan for one replica on all GPUs of `nodes` machines; it never refuses.
+
+    On one machine it is tensor parallel. On several it is the plainest layout that fits: tensor parallel inside each
+    machine and a stage on each, where that will do, since stages talk least. Copies of attention over several machines
+    (data parallel) are left out: they live and die apart, and a replica is one.
+    """
+    if nodes == 1:
+        fit = plan_fit(model.checkpoint, _layout(model, shape), shape, limits)
+        return MemoryPlan(model.name, shape.name, shape.gpus, limits, fit)
+    layouts = candidate_layouts(model.checkpoint, shape, nodes, _layout(model, shape))
+    plans = [plan_fit(model.checkpoint, one, shape, limits) for one in layouts if one.data_parallel == 1]
+    fit = next((one for one in plans if one.fits), plans[0])
+    return MemoryPlan(model.name, shape.name, fit.layout.tensor_parallel, limits, fit)
 
 
-def require_fit(model: ModelProfile, shape: InstanceShape, limits: EngineLimits) -> MemoryPlan:
-    """The plan, where it fits.
+def require_fit(model: ModelProfile, shape: InstanceShape, limits: EngineLimits, nodes: int = 1) -> MemoryPlan:
+    """The plan on `nodes` machines, where it fits.
 
     Raises DoesNotFitError naming the missing GiB per GPU, or why the layout cannot run, and what works.
     """
-    plan = plan_memory(model, shape, limits)
+    plan = plan_memory(model, shape, limits, nodes)
     if plan.fits:
         return plan
     machine = f"{shape.name} ({shape.gpus} × {shape.gpu})"
-    works = "What works: " + "; ".join(_alternatives(model, shape, limits))
+    if nodes > 1:
+        machine = f"{nodes} × {shape.name} ({nodes * shape.gpus} × {shape.gpu}, {plan.fit.layout})"
+    works = "What works: " + "; ".join(_alternatives(model, shape, limits, plan.fit.layout))
     if plan.fit.faults:
         raise DoesNotFitError(f"{model.title} cannot run on {machine}: {'; '.join(plan.fit.faults)}. {works}")
     request = plan.budget_bytes + plan.missing_bytes - plan.weights_bytes_per_gpu - plan.reserved_bytes
@@ -120,20 +142,21 @@ def _layout(model: ModelProfile, shape: InstanceShape) -> Layout:
     return Layout(shape.gpus, vision_mode=cast("VisionMode", model.vision_mode))
 
 
-def _alternatives(model: ModelProfile, shape: InstanceShape, limits: EngineLimits) -> list[str]:
+def _alternatives(model: ModelProfile, shape: InstanceShape, limits: EngineLimits, layout: Layout) -> list[str]:
     """What would work, nearest first; never empty."""
     works: list[str] = []
-    for other in nearest_settings(model.checkpoint, _layout(model, shape), shape, limits):
+    for other in nearest_settings(model.checkpoint, layout, shape, limits):
         if other.kv_cache_dtype != limits.kv_cache_dtype:
             works.append(f"{shape.name} with kvCacheDtype {other.kv_cache_dtype}")
         else:
             works.append(f"{shape.name} with a context of {other.context_tokens:,} tokens or fewer")
-    if limits.kv_cache_dtype == "fp8" and plan_memory(model, shape, replace(limits, kv_cache_dtype="auto")).fits:
+    bf16 = replace(limits, kv_cache_dtype="auto")
+    if limits.kv_cache_dtype == "fp8" and plan_memory(model, shape, bf16, layout.nodes).fits:
         works.append(f"{shape.name} with kvCacheDtype auto")
     others = [
         other.name
         for other in instance_shapes().values()
-        if other.name != shape.name and plan_memory(model, other, limits).fits
+        if other.name != shape.name and plan_memory(model, other, limits, layout.nodes).fits
     ]
     if others:
         works.append(f"the same settings on {', '.join(others)}")

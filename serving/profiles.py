@@ -75,6 +75,8 @@ class ModelProfile:
     - `tool_call_parser`, `reasoning_parser`: vLLM's names, empty where the model needs none.
     - `tokenizer_mode`: vLLM's `--tokenizer-mode`, `auto` unless the model needs another.
     - `vision_mode`: vLLM's `--mm-encoder-tp-mode`: `data` (a copy on every GPU) or `weights`; `none` for a text model.
+    - `chat_template`: a template of vLLM's image that tool calls need, below its work folder; empty where the model's own
+      does. `encodings`: files that its chat format reads at start and that its repository does not hold.
     - `sampling`: the maker's values, the default mode first; empty where the maker documents none.
     """
 
@@ -94,6 +96,8 @@ class ModelProfile:
     trust_remote_code: bool
     tokenizer_mode: str
     vision_mode: str
+    chat_template: str
+    encodings: tuple[str, ...]
     min_vllm_version: str
     serving_source: str
     sampling: tuple[Sampling, ...]
@@ -164,6 +168,8 @@ def parse_model(document: Mapping[str, Any]) -> ModelProfile:
         trust_remote_code=serving.flag("trust_remote_code"),
         tokenizer_mode=serving.text("tokenizer_mode", default="auto"),
         vision_mode=serving.one_of("vision_mode", VISION_MODES),
+        chat_template=serving.text("chat_template", default="", empty=True),
+        encodings=serving.texts("encodings", optional=True),
         min_vllm_version=serving.text("min_vllm_version"),
         serving_source=serving.text("source"),
         sampling=tuple(_sampling(entry) for entry in serving.sections("sampling")),

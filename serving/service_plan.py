@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from serving.accelerators import InstanceShape
 from serving.errors import DoesNotFitError
+from serving.loading import LoadingEstimate, LoadingPath
 from serving.memory import EngineLimits, MemoryPlan, require_fit
 from serving.profiles import ModelProfile
 from serving.units import GIB, MIB, gib_text, round_up
@@ -32,7 +33,7 @@ _VOLUME_STEP_GIB = 50
 class ServicePlan:
     """Numbers that one replica is deployed with; all times in seconds.
 
-    - `planned_load_s`: an estimate of the start: read the weights at the volume's rate, then compile.
+    - `planned_load_s`: an estimate of the start: read the weights as `loading` does, then compile.
     - `startup_window_s`: how long the startup probe waits before it gives up.
     - `drain_s`: how long vLLM goes on answering after SIGTERM; `grace_s`: when Kubernetes kills it.
     - `pod_memory_bytes`: request and limit; the page cache of a whole load fits in it.
@@ -46,6 +47,7 @@ class ServicePlan:
     grace_s: int
     pod_memory_bytes: int
     shared_memory_bytes: int
+    loading: LoadingPath = LoadingPath.VOLUME
 
 
 def plan_service(
@@ -55,12 +57,16 @@ def plan_service(
     volume_mib_per_s: int,
     drain_s: int,
     kv_offload_bytes: int = 0,
+    loading: LoadingEstimate | None = None,
+    nodes: int = 1,
 ) -> ServicePlan:
     """The plan for one replica that reads its weights at `volume_mib_per_s`; raises DoesNotFitError.
 
     - `kv_offload_bytes`: host memory that vLLM is asked to keep KV cache in; it lies in /dev/shm.
+    - `loading`: the path that it loads by, with its own time; None reads the volume at its rate.
+    - `nodes`: machines of the replica, each with a volume of its own to read from.
     """
-    memory = require_fit(model, shape, limits)
+    memory = require_fit(model, shape, limits, nodes)
     shared = _SHARED_MEMORY_BYTES + kv_offload_bytes
     most = int(shape.memory_bytes * 0.9) // GIB * GIB
     if shared + _HOST_PROCESS_BYTES > most:
@@ -71,17 +77,19 @@ def plan_service(
             f"{max(0, room) // GIB} or less, or a machine with more memory"
         )
     rate = min(volume_mib_per_s * MIB, shape.ebs_mb_per_s * 10**6)
-    read_s = memory.weights_bytes / rate
+    read_s = memory.weights_bytes / rate if loading is None or loading.likely_s is None else loading.likely_s
+    slow_s = 0.0 if loading is None or loading.slow_s is None else loading.slow_s
     wanted = memory.weights_bytes + shared + _HOST_PROCESS_BYTES
     return ServicePlan(
         memory=memory,
         planned_load_s=math.ceil(read_s + _COMPILE_ESTIMATE_S),
-        startup_window_s=round_up(_READ_PATIENCE * read_s + _COMPILE_ALLOWANCE_S, 60),
+        startup_window_s=round_up(max(_READ_PATIENCE * read_s, slow_s) + _COMPILE_ALLOWANCE_S, 60),
         deregister_s=_DEREGISTER_S,
         drain_s=drain_s,
         grace_s=_DEREGISTER_S + drain_s + _AFTER_DRAIN_S,
         pod_memory_bytes=min(round_up(wanted, GIB), most),
         shared_memory_bytes=shared,
+        loading=LoadingPath.VOLUME if loading is None else loading.path,
     )
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from serving.engine_args import (
-    CACHE_PATH,
     ENGINE_PORT,
-    WEIGHTS_PATH,
     EngineOptions,
     engine_arguments,
     engine_environment,
+    model_environment,
 )
+from serving.loading import S3Source
 from serving.manifests.gateway import GATEWAY_PORT, gateway_container
 from serving.manifests.labels import (
     ACCEPTING_LABEL,
@@ -21,14 +21,18 @@ from serving.manifests.labels import (
     PLAN_ANNOTATION,
     PLANNED_LOAD_ANNOTATION,
     POOL_LABEL,
-    ZONE_LABEL,
+    ZONE_TOPOLOGY_LABEL,
     app_labels,
     pod_selector,
 )
+from serving.manifests.multi_node import joined
+from serving.manifests.place import Place
+from serving.manifests.weight_mounts import check_containers, weight_containers, weight_mounts, weight_volumes
 from serving.profiles import ModelProfile
 from serving.runtime import pinned_runtime
 from serving.service_plan import ServicePlan
 from serving.units import GIB
+from serving.weights.sources import WeightSource
 
 API_KEY_FIELD = "api-key"
 _PROBE_PERIOD_S = 10
@@ -57,17 +61,30 @@ def deployment(
     plan: ServicePlan,
     name: str,
     zone: str,
-    claim: str,
+    claim: str | None,
     extra_args: tuple[str, ...] = (),
+    s3: S3Source | None = None,
+    place: Place | None = None,
+    image: Any = None,
+    source: WeightSource | None = None,
 ) -> dict[str, Any]:
     """The Deployment called `name` whose pods mount `claim` in `zone`; replicas 0, since the jobs own that number.
 
-    `extra_args` are passed to vLLM behind those that follow from `plan`.
+    `extra_args` are passed to vLLM behind those that follow from `plan`. A zone without a volume has no `claim`; its
+    plan loads from `s3`. `place` is the machine of the replica that its pods are; None is the first of the only one.
+    `image` is the engine's where it comes by another registry. `source` is what the volume has to hold, proven, before
+    anything starts; None is any weights of the model. Raises ConfigurationError where the plan's loading path
+    lacks what it reads.
 
     `Recreate`, because the only GPU node and the read-write-once volume cannot hold two generations at once.
     """
-    labels = {**app_labels(names.instance), ZONE_LABEL: zone}
-    selector = {**pod_selector(names.instance), ZONE_LABEL: zone}
+    place = place or Place()
+    labels = {**app_labels(names.instance), **place.labels(zone)}
+    selector = {**pod_selector(names.instance), **place.labels(zone)}
+    # The Service finds pods by this label, and only a replica's first machine answers.
+    accepting = {} if place.rank else {ACCEPTING_LABEL: "true"}
+    layout = plan.memory.fit.layout
+    options = EngineOptions(layout if layout.nodes > 1 else None, place.node, extra_args, s3)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -81,28 +98,39 @@ def deployment(
             "selector": {"matchLabels": selector},
             "template": {
                 "metadata": {
-                    "labels": {**labels, ACCEPTING_LABEL: "true"},
+                    "labels": {**labels, **accepting},
                     "annotations": {
                         PLANNED_LOAD_ANNOTATION: str(plan.planned_load_s),
                         PLAN_ANNOTATION: _plan_annotation(plan),
                     },
                 },
-                "spec": _pod(names, model, plan, claim, EngineOptions(extra=extra_args)),
+                "spec": _with_image(
+                    joined(_pod(names, model, plan, claim, options, place, zone, source), plan, place), image
+                ),
             },
         },
     }
 
 
 def _pod(
-    names: ServiceNames, model: ModelProfile, plan: ServicePlan, claim: str, options: EngineOptions
+    names: ServiceNames,
+    model: ModelProfile,
+    plan: ServicePlan,
+    claim: str | None,
+    options: EngineOptions,
+    place: Place,
+    zone: str,
+    source: WeightSource | None,
 ) -> dict[str, Any]:
+    # A claim ties the pod to its volume's zone; without one only this does.
+    in_zone = {} if claim else {ZONE_TOPOLOGY_LABEL: zone}
     runtime = pinned_runtime()
     return {
         "serviceAccountName": names.service_account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": plan.grace_s,
-        "nodeSelector": {POOL_LABEL: names.pool},
+        "nodeSelector": {POOL_LABEL: names.pool, **place.node_labels, **in_zone},
         "tolerations": [{"key": GPU_TAINT_KEY, "operator": "Equal", "value": GPU_TAINT_VALUE, "effect": "NoSchedule"}],
         "securityContext": {
             "runAsNonRoot": True,
@@ -113,10 +141,14 @@ def _pod(
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "initContainers": [gateway_container()],
-        "containers": [_engine(names, model, plan, options)],
+        "initContainers": [
+            *check_containers(plan, model, source),
+            gateway_container(),
+            *weight_containers(plan, model, options.s3),
+        ],
+        "containers": [_engine(names, model, plan, claim, options)],
         "volumes": [
-            {"name": "weights", "persistentVolumeClaim": {"claimName": claim}},
+            *weight_volumes(plan, claim, options.s3),
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": _gi(plan.shared_memory_bytes)}},
             {"name": "scratch", "emptyDir": {}},
             {"name": "gateway-config", "configMap": {"name": names.gateway_config}},
@@ -125,12 +157,15 @@ def _pod(
     }
 
 
-def _engine(names: ServiceNames, model: ModelProfile, plan: ServicePlan, options: EngineOptions) -> dict[str, Any]:
+def _engine(
+    names: ServiceNames, model: ModelProfile, plan: ServicePlan, claim: str | None, options: EngineOptions
+) -> dict[str, Any]:
     runtime = pinned_runtime()
-    gpus = str(plan.memory.tensor_parallel)
+    gpus = str(plan.memory.gpus_per_node)
     memory = _gi(plan.pod_memory_bytes)
     environment: list[dict[str, Any]] = [
-        {"name": key, "value": value} for key, value in engine_environment(plan).items()
+        {"name": key, "value": value}
+        for key, value in {**engine_environment(plan, options.s3), **model_environment(model)}.items()
     ]
     environment.append(
         {
@@ -169,12 +204,19 @@ def _engine(names: ServiceNames, model: ModelProfile, plan: ServicePlan, options
         # vLLM refuses new requests from the first moment of its own drain, so the Service must let go of it before.
         "lifecycle": {"preStop": {"sleep": {"seconds": plan.deregister_s}}},
         "volumeMounts": [
-            {"name": "weights", "mountPath": WEIGHTS_PATH, "subPath": "models", "readOnly": True},
-            {"name": "weights", "mountPath": CACHE_PATH, "subPath": "cache"},
+            *weight_mounts(plan, claim),
             {"name": "shared-memory", "mountPath": "/dev/shm"},
             {"name": "scratch", "mountPath": "/tmp"},
         ],
     }
+
+
+def _with_image(pod: dict[str, Any], image: Any) -> dict[str, Any]:
+    """`pod` with `image` in place of the pinned engine image, wherever it stands; None leaves it."""
+    for container in (*pod["initContainers"], *pod["containers"]) if image is not None else ():
+        if container["image"] == pinned_runtime().vllm_image:
+            container["image"] = image
+    return pod
 
 
 def _plan_annotation(plan: ServicePlan) -> str:

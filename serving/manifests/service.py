@@ -92,15 +92,33 @@ def service(names: ServiceNames, access: Access) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
+# Pod Identity's agent listens on every node at a link-local address (EKS user guide, Pod Identity).
+_TO_S3: tuple[dict[str, Any], ...] = (
+    {
+        "to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]}}],
+        "ports": [{"port": 443, "protocol": "TCP"}],
+    },
+    {"to": [{"ipBlock": {"cidr": "169.254.170.23/32"}}], "ports": [{"port": 80, "protocol": "TCP"}]},
+)
+
+
 def network_policy(
-    names: ServiceNames, access: Access, control_plane_cidrs: Sequence[str], node_cidrs: Sequence[str]
+    names: ServiceNames,
+    access: Access,
+    control_plane_cidrs: Sequence[str],
+    node_cidrs: Sequence[str],
+    *,
+    reads_s3: bool = False,
+    several_machines: bool = False,
 ) -> dict[str, Any]:
     """Who may open a connection to the pods, and to where the pods may.
 
     - The gateway's port: every pod of the cluster; the nodes too where a load balancer stands in front.
     - The engine's own port (metrics): namespaces labelled `dormouse.dev/metrics: "true"`, and the API server's proxy,
       whose connections come from `control_plane_cidrs`.
-    - Out: nothing but DNS; the weights are on the volume and the engine calls nobody.
+    - Out: nothing but DNS; the weights are on the volume and the engine calls nobody. With `reads_s3` also TLS to
+      public addresses (the S3 gateway endpoint has no address of its own) and the node's Pod Identity agent.
+    - With `several_machines` to a replica: every port between the pods, since their libraries choose ports as they go.
     """
     gateway_from: list[dict[str, Any]] = [{"namespaceSelector": {}}]
     if access.exposure != "cluster":
@@ -109,6 +127,7 @@ def network_policy(
         {"namespaceSelector": {"matchLabels": {METRICS_NAMESPACE_LABEL: "true"}}},
         *({"ipBlock": {"cidr": cidr}} for cidr in control_plane_cidrs),
     ]
+    peers: list[dict[str, Any]] = [{"podSelector": {"matchLabels": pod_selector(names.instance)}}]
     dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -120,9 +139,12 @@ def network_policy(
             "ingress": [
                 {"from": gateway_from, "ports": [{"port": GATEWAY_PORT, "protocol": "TCP"}]},
                 {"from": engine_from, "ports": [{"port": ENGINE_PORT, "protocol": "TCP"}]},
+                *([{"from": peers}] if several_machines else []),
             ],
             "egress": [
                 {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]},
+                *(_TO_S3 if reads_s3 else ()),
+                *([{"to": peers}] if several_machines else []),
             ],
         },
     }

@@ -113,7 +113,8 @@ def test_draining_has_the_time_it_needs() -> None:
 
 
 def test_the_gateway_ends_after_the_engine() -> None:
-    (gateway,) = pod()["initContainers"]
+    check, gateway = pod()["initContainers"]
+    assert check["name"] == "weights-check"
     # An init container that restarts always is a sidecar: started before the others and stopped after them.
     assert gateway["restartPolicy"] == "Always"
 

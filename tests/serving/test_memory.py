@@ -43,7 +43,7 @@ def test_eight_h100_are_refused_with_the_missing_gib_and_what_works() -> None:
         require_fit(KIMI, instance_shape("p5.48xlarge"), FULL)
     text = str(refused.value)
     assert "Kimi K2.5 does not fit on p5.48xlarge (8 × H100) at a context of 262,144 tokens" in text
-    assert "each GPU lacks 19.5 GiB" in text
+    assert "each GPU lacks 19.4 GiB" in text
     assert "What works: the same settings on p5e.48xlarge, p5en.48xlarge, p6-b200.48xlarge" in text
 
 

@@ -1,6 +1,7 @@
 """Root causes in logs: every real one at hand, reports that the causes were not written from, and healthy starts."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.cli.main import _COMMANDS as COMMANDS
 from serving.diagnosis.advice import Circumstances, advise
 from serving.diagnosis.catalogue import log_causes
 from serving.diagnosis.checks import checks
@@ -214,3 +216,11 @@ def test_no_text_breaks_it(lines: list[str]) -> None:
 def test_the_troubleshooting_page_is_the_doctor_s_data() -> None:
     words = "`python -m tests.serving.diagnosis.troubleshooting_page` writes it anew"
     assert PAGE.read_text(encoding="utf-8") == page(), words
+
+
+def test_every_command_that_a_remedy_names_exists() -> None:
+    texts = [text for cause in log_causes() for text in (cause.cause, cause.remedy)]
+    texts += [text for check in checks().values() for text in (check.cause, check.remedy)]
+    named = {word for text in texts for word in re.findall(r"`dormouse ([a-z]+)", text)}
+    assert {"weights", "wake", "preflight", "block", "fit"} <= named
+    assert named <= set(COMMANDS)
