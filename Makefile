@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: try test test-sandbox test-engine engine lint install lock clean help
+.PHONY: try test test-sandbox test-vllm test-engine engine lint install lock clean help
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,10 +25,14 @@ try: $(READY) ## the tour on a simulated cloud: up, wake, hibernate; about a min
 	@$(BIN)/dormouse sandbox try
 
 test: $(READY) ## the fast tests
-	@$(BIN)/python -m pytest -m "not engine and not sandbox" -n 3 --dist loadscope
+	@$(BIN)/python -m pytest -m "not engine and not sandbox and not vllm" -n 3 --dist loadscope
 
 test-sandbox: $(READY) ## whole days on the simulated cloud, each in a process of its own
 	@$(BIN)/python -m pytest -m sandbox -n 2
+
+test-vllm: $(READY) ## what talks to vLLM, against a real one on CPU (installs it once; needs gcc)
+	@$(BIN)/python vllm_cpu/build.py
+	@DORMOUSE_REQUIRE_VLLM=1 $(BIN)/python -m pytest -m vllm tests/vllm
 
 engine: $(READY) ## build Pulumi's engine and a Kubernetes control plane for the tests, once (needs Go)
 	@$(PYTHON) engine/build.py

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from components.weight_volume import IOPS_RANGE, THROUGHPUT_RANGE
 from infra.environment import Environment
 from infra.pricing import HOURS_PER_MONTH, Price, find_price, machine_price
+from serving.units import GB
 
 SYSTEM_INSTANCE_TYPE = "t4g.medium"
 SYSTEM_DISK_GIB = 20
@@ -31,26 +32,34 @@ class CostItem:
 
 @dataclass(frozen=True)
 class MachineCost:
-    """The hourly price of one candidate's machine, or None where no price is published."""
+    """The hourly price of one candidate's machines, or None where no price is published.
+
+    - `nodes`: machines that one replica takes.
+    """
 
     candidate: str
     key: str
     prepaid: bool
     price: Price | None
+    nodes: int = 1
 
     @property
     def usd_per_hour(self) -> float | None:
-        """Dollars an hour, or None."""
-        return None if self.price is None else self.price.usd
+        """Dollars an hour for one replica, or None."""
+        return None if self.price is None else self.price.usd * self.nodes
 
 
 @dataclass(frozen=True)
 class CostPlan:
-    """All of it. A sum is None as soon as one of its prices is unknown."""
+    """All of it. A sum is None as soon as one of its prices is unknown.
+
+    - `replicas`: how many run when all are awake; sums by the month count all of them.
+    """
 
     machines: tuple[MachineCost, ...]
     asleep: tuple[CostItem, ...]
     awake_hours_per_month: float
+    replicas: int = 1
 
     @property
     def asleep_usd_per_month(self) -> float | None:
@@ -69,18 +78,18 @@ class CostPlan:
         return None if month is None else month * 24 / HOURS_PER_MONTH
 
     def month_usd(self, machine: MachineCost) -> float | None:
-        """Dollars a month when `machine` runs for the timetable's hours, asleep costs included."""
+        """Dollars a month when every replica runs on `machine` for the timetable's hours, asleep costs included."""
         asleep = self.asleep_usd_per_month
         if asleep is None or machine.usd_per_hour is None:
             return None
-        return asleep + machine.usd_per_hour * self.awake_hours_per_month
+        return asleep + machine.usd_per_hour * self.replicas * self.awake_hours_per_month
 
     def always_on_usd(self, machine: MachineCost) -> float | None:
-        """Dollars a month when `machine` never sleeps."""
+        """Dollars a month when every replica runs on `machine` and never sleeps."""
         asleep = self.asleep_usd_per_month
         if asleep is None or machine.usd_per_hour is None:
             return None
-        return asleep + machine.usd_per_hour * HOURS_PER_MONTH
+        return asleep + machine.usd_per_hour * self.replicas * HOURS_PER_MONTH
 
 
 def plan_cost(environment: Environment, slots: Sequence[str]) -> CostPlan:
@@ -92,16 +101,20 @@ def plan_cost(environment: Environment, slots: Sequence[str]) -> CostPlan:
             key=f"ec2.{environment.shape.name}.{candidate.purchase.value}",
             prepaid=candidate.reservation_id is not None,
             price=machine_price(environment.shape.name, candidate.purchase.value, region),
+            nodes=environment.replicas.nodes,
         )
         for slot, candidate in zip(slots, environment.candidates, strict=True)
     )
-    zones = len({candidate.zone for candidate in environment.candidates})
+    zones = len(environment.weights.zones)
+    kept = zones * environment.replicas.machines
     weights = environment.weights
 
     def item(name: str, key: str, quantity: float) -> CostItem:
         return CostItem(name, key, quantity, find_price(key, region))
 
     volumes = "weight volume" if zones == 1 else f"weight volumes in {zones} zones"
+    if environment.replicas.machines > 1:
+        volumes = f"{kept} {'weight volumes' if zones == 1 else volumes}"
     items = [
         item("EKS control plane", "eks.cluster.standard-support", 1),
         item("system node", f"ec2.{SYSTEM_INSTANCE_TYPE}.on-demand", 1),
@@ -109,15 +122,19 @@ def plan_cost(environment: Environment, slots: Sequence[str]) -> CostPlan:
         item("NAT gateway", "nat.gateway", 1),
         item("NAT gateway's address", "public-ipv4.address", 1),
         item("key of Kubernetes secrets", "kms.key-month", 1),
-        item(f"{volumes}: {weights.size_gib} GiB", "ebs.gp3.gib-month", zones * weights.size_gib),
+        item(f"{volumes}: {weights.size_gib} GiB", "ebs.gp3.gib-month", kept * weights.size_gib),
     ]
     # EBS counts throughput above 125 MiB/s and operations above 3,000.
     extra_rate = weights.throughput_mib_per_s - THROUGHPUT_RANGE[0]
     extra_iops = weights.iops - IOPS_RANGE[0]
     if extra_rate:
         items.append(
-            item(f"{volumes}: {weights.throughput_mib_per_s} MiB/s", "ebs.gp3.mib-per-s-month", zones * extra_rate)
+            item(f"{volumes}: {weights.throughput_mib_per_s} MiB/s", "ebs.gp3.mib-per-s-month", kept * extra_rate)
         )
     if extra_iops:
-        items.append(item(f"{volumes}: {weights.iops} IOPS", "ebs.gp3.iops-month", zones * extra_iops))
-    return CostPlan(machines, tuple(items), environment.cost.timetable.hours_per_month)
+        items.append(item(f"{volumes}: {weights.iops} IOPS", "ebs.gp3.iops-month", kept * extra_iops))
+    if weights.s3_copy:
+        copied_gb = environment.model.published_weights_bytes / GB
+        items.append(item(f"copy of the weights in S3: {copied_gb:,.0f} GB", "s3.standard.gb-month", copied_gb))
+    hours = environment.cost.timetable.hours_per_month
+    return CostPlan(machines, tuple(items), hours, environment.replicas.count)

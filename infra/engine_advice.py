@@ -79,8 +79,8 @@ def active_parameters(model: CheckpointModel) -> int:
     return int(total)
 
 
-def advise(model: CheckpointModel, title: str, hardware: Hardware, *, fits: bool, concurrency: int) -> EngineAdvice:
-    """The engine for `model` on `hardware`; `fits` is what the plan for vLLM says of it."""
+def advise(model: CheckpointModel, title: str, hardware: Hardware, *, held: int, concurrency: int) -> EngineAdvice:
+    """The engine for `model` on `hardware`; `held` is how many requests the plan for vLLM holds at once at most."""
     if hardware.unified:
         return _llama(model, hardware, "vLLM's CUDA kernels do not run on Apple's GPUs", concurrency)
     if hardware.shape is None:
@@ -91,7 +91,13 @@ def advise(model: CheckpointModel, title: str, hardware: Hardware, *, fits: bool
             " kernels for quantised experts and for its attention want 8.0 or newer"
         )
         return _llama(model, hardware, why, concurrency)
-    if fits:
+    if 0 < held < concurrency:
+        reason = (
+            f"{title} lies in the GPUs' memory of {hardware.text} with room for {held:,} at once, fewer than the"
+            f" {concurrency:,} that were asked for; llama.cpp would answer fewer still"
+        )
+        return EngineAdvice("vLLM", reason, vllm=True)
+    if held:
         reason = (
             f"every weight of {title} lies in the GPUs' memory of {hardware.text}, so requests are batched at full speed;"
             " llama.cpp would gain nothing here"

@@ -12,51 +12,53 @@ import yaml
 
 from components.cidr import vpc_fault
 from components.cost_policy import scheduler_time
-from components.weight_volume import IOPS_PER_MIB_PER_S, IOPS_RANGE, LARGEST_GIB, THROUGHPUT_RANGE, iops_for
+from infra.brain.policy import Mode
+from infra.brain.policy_text import worth_fault
 from infra.candidates import Candidate, read_candidates
 from infra.configuration import NAMESPACE, ConfigurationReader
 from infra.engine_settings import EngineSettings, read_engine
+from infra.loading_plan import storage_of
+from infra.loading_settings import LoadingSettings, read_loading
+from infra.replica_settings import ReplicaSettings, read_replicas
 from infra.timetable import ACCEPTED as ACCEPTED_TIMETABLE
 from infra.timetable import Timetable, TimetableEntry, parse_entry
 from infra.versions import default_kubernetes_version, kubernetes_minors
+from infra.weights_settings import WeightSettings, read_weights, streaming_zones
 from serving.accelerators import InstanceShape, instance_shape, instance_shapes
 from serving.errors import ConfigurationError
+from serving.loading import WeightStorage
 from serving.manifests.service import EXPOSURES, Access
 from serving.memory import EngineLimits
 from serving.profiles import ModelProfile, known_models, load_model
-from serving.service_plan import volume_size_gib
 
 KEYS = (
-    "accountId", "adminPrincipalArns", "allowUnlistedZones", "allowedCidrs", "apiKeySecret", "capacity",
-    "certificateArn", "contextTokens", "drainSeconds", "endpointCidrs", "expiresAt", "exposure", "extraArgs",
-    "idleMinutes", "instanceType", "kubernetesVersion", "kvCacheDtype", "maxBatchedTokens", "maxSequences", "model",
-    "monthlyBudgetUsd", "networkCidr", "notifyEmails", "owner", "patienceMinutes", "preset", "region", "replicas",
-    "timeZone", "timetable", "weightsIops", "weightsSizeGib", "weightsSource", "weightsThroughputMibps",
+    "accountId", "adminPrincipalArns", "allowedCidrs", "allowUnlistedZones", "apiKeySecret", "capacity",
+    "certificateArn", "contextTokens", "delayedRequestWorth", "drainSeconds", "endpointCidrs", "expiresAt",
+    "exposure", "extraArgs", "huggingFaceEndpoint", "huggingFaceTokenSecret", "hydrateOn", "idleMinutes",
+    "imageCache", "imageCacheSecretArn", "imagePull", "instanceType", "kubernetesVersion", "kvCacheDtype",
+    "loadingPath", "maxBatchedTokens", "maxSequences", "model", "monthlyBudgetUsd", "networkCidr", "nodesPerReplica",
+    "notifyEmails", "owner", "patienceMinutes", "preset", "region", "replicas", "returnToPreferred", "sleepMode",
+    "timetable", "timeZone", "wakesPerMonth", "weightsIops", "weightsRevision", "weightsS3Copy", "weightsSizeGib",
+    "weightsSource", "weightsThroughputMibps", "weightsZones",
 )  # fmt: skip
 _DEFAULT_MODEL = "kimi-k2.5"
-_HUB_SOURCE = "huggingface"
 _SHORTEST_KEY = 24
 
 
 @dataclass(frozen=True)
-class WeightSettings:
-    """The weight volume: GiB, MiB/s, IOPS, and a snapshot id where it starts from one."""
-
-    size_gib: int
-    throughput_mib_per_s: int
-    iops: int
-    snapshot_id: str | None
-
-
-@dataclass(frozen=True)
 class CostSettings:
-    """What the environment may cost: idle minutes before sleep, hours it is wanted, dollars a month, its last day."""
+    """What the environment may cost: idle minutes before sleep, hours it is wanted, dollars a month, its last day.
+
+    - `sleep_mode`: learned, timer or always. `delayed_request_worth`: a preset's name, or US dollars as text.
+    """
 
     idle_minutes: int
     timetable: Timetable
     monthly_budget_usd: int | None
     expires_at: str | None
     notify_emails: tuple[str, ...]
+    sleep_mode: str = "learned"
+    delayed_request_worth: str = "balanced"
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,13 @@ class Environment:
     owner: str
     model: ModelProfile
     shape: InstanceShape
-    replicas: int
+    replicas: ReplicaSettings
     candidates: tuple[Candidate, ...]
     patience_s: int
+    return_to_preferred: bool
     weights: WeightSettings
     engine: EngineSettings
+    loading: LoadingSettings
     drain_s: int
     access: Access
     cost: CostSettings
@@ -86,6 +90,16 @@ class Environment:
     def limits(self) -> EngineLimits:
         """The engine's limits, after the preset."""
         return self.engine.limits
+
+    @property
+    def storage(self) -> WeightStorage:
+        """Where the weights sleep: for every machine a volume in every zone that keeps one."""
+        return _storage(self.weights, self.replicas.machines)
+
+    @property
+    def streaming_zones(self) -> tuple[str, ...]:
+        """Zones of the candidates without a volume, as written there; they load from the S3 copy."""
+        return streaming_zones(self.weights, self.candidates)
 
     @property
     def extra_args(self) -> tuple[str, ...]:
@@ -108,9 +122,6 @@ def load(name: str, values: Mapping[str, Any], today: date, where: str = "the st
     model = load_model(model_name if model_name in known_models() else _DEFAULT_MODEL)
     shape = instance_shape(type_name if type_name in instance_shapes() else next(iter(instance_shapes())))
     candidates = read_candidates(read, region, shape if type_name in instance_shapes() else None)
-    replicas = read.whole_number("replicas", 1, 64, 1)
-    if replicas > 1:
-        read.fault("replicas", str(replicas), "1; several replicas of one model are not supported yet")
     version = read.choice("kubernetesVersion", tuple(kubernetes_minors()), default_kubernetes_version())
     minor = kubernetes_minors().get(version)
     if minor is not None and minor.standard_support_ends < today:
@@ -123,6 +134,10 @@ def load(name: str, values: Mapping[str, Any], today: date, where: str = "the st
     cidr = read.text("networkCidr", "a CIDR", "10.40.0.0/16")
     if fault := vpc_fault(cidr):
         read.fault("networkCidr", cidr, fault.split("accepted: ")[1])
+    replicas = read_replicas(read, shape)
+    weights = read_weights(read, model, candidates)
+    engine = read_engine(read, model, shape)
+    cost = _cost(read, today)
     environment = Environment(
         name=name,
         region=region,
@@ -133,11 +148,21 @@ def load(name: str, values: Mapping[str, Any], today: date, where: str = "the st
         replicas=replicas,
         candidates=candidates,
         patience_s=60 * read.whole_number("patienceMinutes", 1, 240, 15, "minutes"),
-        weights=_weights(read, model),
-        engine=read_engine(read, model, shape),
+        return_to_preferred=read.flag("returnToPreferred", False),
+        weights=weights,
+        engine=engine,
+        loading=read_loading(
+            read,
+            model,
+            shape,
+            cost.timetable,
+            _storage(weights, replicas.machines),
+            engine.extra_args,
+            streaming_zones(weights, candidates),
+        ),
         drain_s=read.whole_number("drainSeconds", 30, 7200, 600, "seconds"),
         access=_access(read),
-        cost=_cost(read, today),
+        cost=cost,
         kubernetes_version=version,
         endpoint_cidrs=_cidrs(read, "endpointCidrs"),
         admin_principal_arns=_arns(read),
@@ -174,22 +199,9 @@ def _account(read: ConfigurationReader) -> str | None:
     return account
 
 
-def _weights(read: ConfigurationReader, model: ModelProfile) -> WeightSettings:
-    needed = volume_size_gib(model.published_weights_bytes)
-    size = read.whole_number("weightsSizeGib", 1, LARGEST_GIB, needed, "GiB")
-    smallest = -(-model.published_weights_bytes // 2**30)
-    if size < smallest:
-        read.fault("weightsSizeGib", str(size), f"{smallest} or more for {model.name}; left out it is {needed}")
-    throughput = read.whole_number("weightsThroughputMibps", *THROUGHPUT_RANGE, 1000, "MiB/s")
-    iops = read.whole_number("weightsIops", *IOPS_RANGE, iops_for(throughput))
-    if iops < throughput * IOPS_PER_MIB_PER_S:
-        read.fault(
-            "weightsIops", str(iops), f"{iops_for(throughput)} or more at {throughput} MiB/s; left out it is that"
-        )
-    source = read.text("weightsSource", "huggingface or a snapshot id", _HUB_SOURCE)
-    if source != _HUB_SOURCE and not re.fullmatch(r"snap-[0-9a-f]{8,17}", source):
-        read.fault("weightsSource", source, "huggingface, or the id of a snapshot such as snap-0123456789abcdef0")
-    return WeightSettings(size, throughput, iops, None if source == _HUB_SOURCE else source)
+def _storage(weights: WeightSettings, machines: int) -> WeightStorage:
+    volumes = max(1, len(weights.zones)) * machines
+    return storage_of(weights.size_gib, weights.throughput_mib_per_s, weights.iops, volumes, s3_copy=weights.s3_copy)
 
 
 def _access(read: ConfigurationReader) -> Access:
@@ -244,7 +256,12 @@ def _cost(read: ConfigurationReader, today: date) -> CostSettings:
         if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", email):
             read.fault(f"notifyEmails[{index}]", email, "an e-mail address")
     idle = read.whole_number("idleMinutes", 5, 1440, 30, "minutes")
-    return CostSettings(idle, Timetable(tuple(entries), ZoneInfo(zone_name)), budget, expires, emails)
+    worth = read.text("delayedRequestWorth", "thrifty, balanced, eager or US dollars", "balanced")
+    if (accepted := worth_fault(worth)) is not None:
+        read.fault("delayedRequestWorth", worth, accepted)
+    mode = read.choice("sleepMode", tuple(Mode), Mode.LEARNED)
+    timetable = Timetable(tuple(entries), ZoneInfo(zone_name))
+    return CostSettings(idle, timetable, budget, expires, emails, mode, worth)
 
 
 def _cidrs(read: ConfigurationReader, key: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ users expect, and holds no secret.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any, cast
 
 from serving.errors import ConfigurationError, Fault
@@ -19,10 +19,15 @@ class Slot:
     - `name`: unique in the stack and stable, such as `spot-use2-az3`.
     - `purchase`: `on-demand`, `spot` or `capacity-block`.
     - `zone`, `zone_id`: the zone's name in this account (`us-east-2a`) and its id everywhere (`use2-az1`).
-    - `deployment_name`: the Deployment whose claim is bound to `volume_id`.
+    - `deployment_name`: the Deployment that serves here.
+    - `volume_id`: the weight volume that its claim is bound to; "" where the zone has none and it streams from S3.
+    - `loads_from_s3`: whether its pods read the regional copy, because the zone has no volume or by choice.
     - `patience_s`: how long a wake waits here for a node before it tries the next candidate.
     - `reservation_id`: the Capacity Block's reservation, or None.
-    - `usd_per_hour`: what a node costs, or None where no price is known.
+    - `usd_per_hour`: what the candidate's nodes cost together, or None where no price is known.
+    - `replica`: the lane that the candidate belongs to, from 0; a lane is what one replica may run on.
+    - `nodes`: machines that one replica takes. With more than one the group is raised to that many at once.
+    - `worker_deployment_names`, `worker_volume_ids`: of the machines after the first, in the order of their ranks.
     """
 
     name: str
@@ -36,6 +41,26 @@ class Slot:
     patience_s: int
     reservation_id: str | None = None
     usd_per_hour: float | None = None
+    replica: int = 0
+    nodes: int = 1
+    worker_deployment_names: tuple[str, ...] = ()
+    worker_volume_ids: tuple[str, ...] = ()
+    loads_from_s3: bool = False
+
+    @property
+    def deployment_names(self) -> tuple[str, ...]:
+        """Every Deployment of the replica here, the one that callers reach first."""
+        return (self.deployment_name, *self.worker_deployment_names)
+
+    @property
+    def volume_ids(self) -> tuple[str, ...]:
+        """Every weight volume of the replica here, in the order of the ranks; empty where it streams from S3."""
+        return tuple(one for one in (self.volume_id, *self.worker_volume_ids) if one)
+
+    @property
+    def streams_from_s3(self) -> bool:
+        """Whether the zone has no weight volume."""
+        return not self.volume_id
 
 
 @dataclass(frozen=True)
@@ -44,13 +69,18 @@ class StackOutputs:
 
     - `environment`: the stack's name, such as `dev`.
     - `service_name`, `service_port`: the Service that callers reach inside the cluster.
-    - `slots`: the capacity candidates in the order of preference.
-    - `gpus_per_node`: GPUs that one replica takes.
+    - `slots`: the capacity candidates in the order of preference, lane by lane.
+    - `gpus_per_node`: GPUs that one replica takes on each of its machines.
     - `startup_window_s`: the longest start that the startup probe allows.
     - `drain_s`: how long vLLM goes on answering after SIGTERM.
     - `planned_load_s`: weights bytes ÷ volume throughput plus the compile allowance; an estimate.
     - `weights_bytes`, `kv_cache_tokens`: from the memory plan.
     - `asleep_usd_per_day`: what is still billed while asleep, or None where a price is unknown.
+    - `replicas`: lanes, each with slots of its own; one of them serves one replica.
+    - `topic_arn`: the SNS topic that jobs tell their turns to, or None.
+    - `weights_copy_uri`: the regional copy of the model's folder, `s3://bucket/model`, or "".
+    - `policy`: when it is to sleep and what it may cost, as JSON that `dormouse brain` reads; None takes the defaults.
+    - `return_to_preferred`: whether a stack that had to leave a better candidate goes back once that may have a node.
     """
 
     environment: str
@@ -72,11 +102,30 @@ class StackOutputs:
     kv_cache_tokens: int
     access: str
     asleep_usd_per_day: float | None = None
+    replicas: int = 1
+    topic_arn: str | None = None
+    return_to_preferred: bool = False
+    policy: str | None = None
+    weights_copy_uri: str = ""
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The numbers of the lanes, from 0."""
+        return tuple(sorted({slot.replica for slot in self.slots}))
+
+    def lane(self, replica: int) -> "StackOutputs":
+        """The same outputs with the slots of one lane alone; raises ConfigurationError where there is no such lane."""
+        slots = tuple(slot for slot in self.slots if slot.replica == replica)
+        if not slots:
+            raise ConfigurationError(
+                [Fault("replica", str(replica), ", ".join(str(known) for known in self.lanes))], "the stack's lanes"
+            )
+        return replace(self, slots=slots)
 
     def to_mapping(self) -> dict[str, Any]:
         """The plain camelCase mapping that is exported; `from_mapping` reads it back unchanged."""
         flat = {_camel(name): value for name, value in asdict(self).items() if name != "slots"}
-        flat["slots"] = [{_camel(name): value for name, value in asdict(slot).items()} for slot in self.slots]
+        flat["slots"] = [{_camel(name): _plain(value) for name, value in asdict(slot).items()} for slot in self.slots]
         return flat
 
     def to_json(self) -> str:
@@ -121,11 +170,18 @@ def _camel(name: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
+def _plain(value: object) -> object:
+    """A tuple as the list that JSON and Pulumi know."""
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
+
+
 _PLAIN: dict[object, tuple[type, ...]] = {
     str: (str,),
     int: (int,),
+    bool: (bool,),
     str | None: (str, type(None)),
     float | None: (float, int, type(None)),
+    tuple[str, ...]: (tuple,),
 }
 
 
@@ -139,15 +195,21 @@ def _read(
         if field.name in skip:
             continue
         key = _camel(field.name)
-        optional = type(None) in _PLAIN[field.type]
-        value = mapping.get(key)
+        # What was added later has a default, so that older outputs are still read.
+        optional = field.default is not MISSING
+        value = mapping.get(key, field.default if optional else None)
+        if field.type == tuple[str, ...] and isinstance(value, Sequence) and not isinstance(value, str):
+            value = tuple(cast("Sequence[object]", value))
+            if not all(isinstance(one, str) for one in value):
+                value = list(value)
         # Pulumi's engine carries every number as a double, so whole floats are integers that went through state.
         if field.type is int and isinstance(value, float) and value.is_integer():
             value = int(value)
         if key not in mapping and not optional:
             faults.append(Fault(prefix + key, "nothing", f"a value of type {getattr(field.type, '__name__', 'text')}"))
-        elif not isinstance(value, _PLAIN[field.type]) or isinstance(value, bool):
-            wanted = " or ".join(kind.__name__ for kind in _PLAIN[field.type])
+        elif not isinstance(value, _PLAIN[field.type]) or (isinstance(value, bool) and field.type is not bool):
+            kinds = ("list of text",) if field.type == tuple[str, ...] else (k.__name__ for k in _PLAIN[field.type])
+            wanted = " or ".join(kinds)
             faults.append(Fault(prefix + key, repr(value), wanted))
         else:
             values[field.name] = value

@@ -7,8 +7,12 @@ from typing import Any
 
 from infra.cost_plan import CostPlan, plan_cost
 from infra.environment import Environment, load, stack_file_values
+from infra.loading_plan import LoadingPlan, plan_loading
+from infra.loading_text import loading_lines
 from infra.naming import slot_names
 from infra.plan_text import cost_lines, fit_lines
+from infra.speed_text import speed_lines, speed_mapping
+from infra.weights_settings import TOKEN_KEY, plain_token_fault
 from serving.engine.extra_arguments import kv_offload_bytes
 from serving.errors import ConfigurationError, Fault
 from serving.service_plan import ServicePlan, plan_service
@@ -21,11 +25,20 @@ class Plan:
     environment: Environment
     service: ServicePlan
     cost: CostPlan
+    loading: LoadingPlan
     has_api_key: bool
 
     def lines(self) -> list[str]:
-        """The plan for people: fit, then cost."""
-        return [*fit_lines(self.environment, self.service), "", *cost_lines(self.environment, self.cost)]
+        """The plan for people: fit, then the ways to load, then cost."""
+        return [
+            *fit_lines(self.environment, self.service),
+            "",
+            *loading_lines(self.loading),
+            "",
+            *cost_lines(self.environment, self.cost),
+            "",
+            *speed_lines(self.environment.model, self.service, self.cost),
+        ]
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain JSON, in camelCase; an unknown price is null."""
@@ -53,6 +66,8 @@ class Plan:
                 "extraArgs": list(self.environment.extra_args),
             },
             "start": {"plannedLoadS": self.service.planned_load_s, "startupWindowS": self.service.startup_window_s},
+            "loading": self.loading.to_mapping(),
+            "speed": speed_mapping(self.environment.model, self.service, self.cost),
             "cost": {
                 "asleepUsdPerDay": _cents(cost.asleep_usd_per_day),
                 "asleepUsdPerMonth": _cents(cost.asleep_usd_per_month),
@@ -81,7 +96,10 @@ class Plan:
 
 
 def plan_environment(environment: Environment) -> ServicePlan:
-    """The service plan of an environment; raises DoesNotFitError before anything is registered."""
+    """The service plan of an environment, which loads by the path that it chose.
+
+    Raises DoesNotFitError or ConfigurationError before anything is registered.
+    """
     return plan_service(
         environment.model,
         environment.shape,
@@ -89,6 +107,8 @@ def plan_environment(environment: Environment) -> ServicePlan:
         environment.weights.throughput_mib_per_s,
         environment.drain_s,
         kv_offload_bytes(environment.extra_args),
+        plan_loading(environment).choice.estimate,
+        environment.replicas.nodes,
     )
 
 
@@ -102,7 +122,13 @@ def plan_file(path: Path) -> Plan:
     values.setdefault("apiKeySecret", {"secure": ""})
     environment = load(stack_name(path), values, datetime.now(UTC).date(), str(path))
     slots = slot_names(environment.candidates, {})
-    return Plan(environment, plan_environment(environment), plan_cost(environment, slots), has_api_key)
+    return Plan(
+        environment,
+        plan_environment(environment),
+        plan_cost(environment, slots),
+        plan_loading(environment),
+        has_api_key,
+    )
 
 
 def read_stack_file(path: Path) -> dict[str, Any]:
@@ -114,7 +140,10 @@ def read_stack_file(path: Path) -> dict[str, Any]:
         raise ConfigurationError(
             [Fault(str(path), reason, "a stack file, such as Pulumi.dev.yaml")], "the command line"
         ) from error
-    return stack_file_values(text, str(path))
+    values = stack_file_values(text, str(path))
+    if isinstance(values.get(TOKEN_KEY), str) and values[TOKEN_KEY]:
+        raise ConfigurationError([plain_token_fault()], str(path))
+    return values
 
 
 def stack_name(path: Path) -> str:

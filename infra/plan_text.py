@@ -3,6 +3,9 @@
 from infra.cost_plan import CostPlan, MachineCost
 from infra.environment import Environment
 from infra.pricing import Price
+from serving.engine.arguments import start_notes
+from serving.fit.terms import Term
+from serving.loading import READS_VOLUME
 from serving.service_plan import ServicePlan
 from serving.units import GIB, duration_text, gb_text, gib_text
 
@@ -21,14 +24,15 @@ def fit_lines(environment: Environment, plan: ServicePlan) -> list[str]:
         ("usable memory", gib_text(memory.usable_bytes) + estimate),
         ("vLLM may plan with", f"{gib_text(memory.budget_bytes)} ({limits.gpu_memory_utilization:.0%})"),
         ("weights", f"{gib_text(memory.weights_bytes_per_gpu)}, exact"),
-        *((term.name, _bounded(term.count, term.low, term.high)) for term in memory.fit.fitted_terms),
+        *((term.name, _term_text(term)) for term in memory.fit.fitted_terms),
         (f"KV cache ({limits.kv_cache_dtype})", f"{gib_text(memory.kv_cache_bytes)}, what is left"),
         ("used at its peak", f"{_bounded(peak.count, peak.low, peak.high)}, with what vLLM does not count"),
     ]
-    head = (
-        f"{environment.model.title} ({gb_text(memory.weights_bytes)}) fits on one {shape.name}"
-        f" ({shape.gpus} × {shape.gpu}), tensor parallel {memory.tensor_parallel}. Per GPU:"
-    )
+    on = f"one {shape.name} ({shape.gpus} × {shape.gpu}), tensor parallel {memory.tensor_parallel}"
+    if memory.nodes > 1:
+        gpus = memory.nodes * memory.gpus_per_node
+        on = f"{memory.nodes} × {shape.name} ({gpus} × {shape.gpu}) as one, {memory.fit.layout}"
+    head = f"{environment.model.title} ({gb_text(memory.weights_bytes)}) fits on {on}. Per GPU:"
     cache = (
         f"The KV cache holds about {memory.kv_cache_tokens:,} tokens ({least:,} to {most:,}):"
         f" {memory.full_context_requests:.1f} requests of the full {limits.context_tokens:,} tokens at once."
@@ -39,16 +43,18 @@ def fit_lines(environment: Environment, plan: ServicePlan) -> list[str]:
     caution = f"A memory utilisation of up to {safe:.2f} is safe; it is set to {set_to:.2f}{verdict}."
     start = (
         f"A start takes about {duration_text(plan.planned_load_s)} once the machine is there"
-        f" ({gb_text(memory.weights_bytes)} at {environment.weights.throughput_mib_per_s:,} MiB/s, then compiling); it is"
+        f" ({gb_text(memory.weights_bytes)} {_way(environment, plan)}, then compiling); it is"
         f" given {duration_text(plan.startup_window_s)}."
     )
-    return [head, *_table(rows), cache, caution, start, *environment.engine.lines()]
+    return [head, *_table(rows), cache, caution, start, *environment.engine.lines(), *start_notes(environment.model)]
 
 
 def cost_lines(environment: Environment, cost: CostPlan) -> list[str]:
     """Dollars an hour awake, a day asleep and a month, then every price with its date and source."""
     lines = [
-        "Awake, for each candidate in order:",
+        "Awake, for each candidate in order:"
+        if cost.replicas == 1
+        else f"Awake, for each candidate in order: an hour of one replica, a month of all {cost.replicas}:",
         *(f"  {machine.candidate:<{_WIDTH}}{_awake(environment, cost, machine)}" for machine in cost.machines),
     ]
     day = cost.asleep_usd_per_day
@@ -91,6 +97,16 @@ def _origins(prices: list[tuple[str, Price | None]]) -> list[str]:
         origin = "" if price is None else f"{price.origin()}"
         lines.append(f"  {key:<{_WIDTH}}{amount:<18}{origin}".rstrip())
     return lines
+
+
+def _way(environment: Environment, plan: ServicePlan) -> str:
+    if plan.loading in READS_VOLUME:
+        return f"at {environment.weights.throughput_mib_per_s:,} MiB/s"
+    return f"by {plan.loading}"
+
+
+def _term_text(term: Term) -> str:
+    return f"{gib_text(term.count, 2)}, exact" if term.exact else _bounded(term.count, term.low, term.high)
 
 
 def _bounded(count: int, low: int, high: int) -> str:

@@ -9,6 +9,7 @@ from pulumi.runtime import config as runtime_config
 from infra.configuration import NAMESPACE
 from infra.environment import api_key_fault, load
 from infra.stack import build
+from infra.weights_settings import TOKEN_KEY, plain_token_fault
 from serving.errors import ConfigurationError, DormouseError, Fault
 
 
@@ -18,7 +19,10 @@ def run() -> None:
     try:
         environment = load(pulumi.get_stack(), stack_values(), datetime.now(UTC).date())
         key = config.require_secret("apiKeySecret").apply(_checked_key)
-        build(environment, key)
+        if environment.weights.has_token and not runtime_config.is_config_secret(f"{NAMESPACE}:{TOKEN_KEY}"):
+            raise ConfigurationError([plain_token_fault()])
+        token = config.require_secret(TOKEN_KEY) if environment.weights.has_token else None
+        build(environment, key, token)
     except DormouseError as error:
         raise pulumi.RunError(str(error)) from error
 

@@ -7,21 +7,26 @@ import pulumi
 import pulumi_aws as aws
 
 from components import Candidate, ModelServer, ModelServerArgs
+from infra.block_check import check_blocks
+from infra.brain.policy_text import policy_text
 from infra.cost_plan import CostPlan, plan_cost
 from infra.environment import Environment
+from infra.loading_plan import plan_loading
+from infra.loading_text import loading_lines
 from infra.naming import COST_TAG_KEY, prefix, required_tags, slot_names
 from infra.outputs import Slot, StackOutputs
 from infra.plan import plan_environment
 from infra.plan_text import cost_lines, fit_lines
 from infra.versions import kubernetes_minors
 from serving.errors import ConfigurationError, Fault
+from serving.loading import READS_S3
 from serving.service_plan import ServicePlan
 
 _FEWEST_ZONES = 2
 _SUBNET_LETTERS = "abcdef"
 
 
-def build(environment: Environment, api_key: pulumi.Output[str]) -> None:
+def build(environment: Environment, api_key: pulumi.Output[str], hub_token: pulumi.Output[str] | None = None) -> None:
     """Register every resource of `environment` and export its outputs.
 
     Raises DoesNotFitError where the model does not fit, ConfigurationError where a zone is none of the account's.
@@ -38,12 +43,15 @@ def build(environment: Environment, api_key: pulumi.Output[str]) -> None:
     ids_by_name = dict(zip(found.names, found.zone_ids, strict=True))
     names_by_id = {zone_id: name for name, zone_id in ids_by_name.items()}
     zones = _zone_names(environment, ids_by_name, names_by_id)
+    check_blocks(environment, zones)
     slots = slot_names(environment.candidates, {zone: ids_by_name[name] for zone, name in zones.items()})
     cost = plan_cost(environment, slots)
-    pulumi.log.info("\n".join(["", *fit_lines(environment, plan), "", *cost_lines(environment, cost)]))
+    ways = loading_lines(plan_loading(environment))
+    pulumi.log.info("\n".join(["", *fit_lines(environment, plan), "", *ways, "", *cost_lines(environment, cost)]))
 
     server = ModelServer(
-        prefix(environment), _server_args(environment, plan, identity.account_id, zones, slots, ids_by_name, api_key)
+        prefix(environment),
+        _server_args(environment, plan, identity.account_id, zones, slots, ids_by_name, api_key, hub_token),
     )
     _export(environment, plan, cost, identity.account_id, zones, ids_by_name, server)
 
@@ -74,6 +82,7 @@ def _server_args(
     slots: list[str],
     ids_by_name: Mapping[str, str],
     api_key: pulumi.Output[str],
+    hub_token: pulumi.Output[str] | None = None,
 ) -> ModelServerArgs:
     weights, access, cost = environment.weights, environment.access, environment.cost
     used = set(zones.values())
@@ -90,6 +99,8 @@ def _server_args(
         "model": environment.model.name,
         "instance_type": environment.shape.name,
         "candidates": candidates,
+        "replicas": environment.replicas.count,
+        "nodes_per_replica": environment.replicas.nodes,
         # EKS wants two zones even where capacity is looked for in one.
         "network_zones": sorted(used) + spare[: max(0, _FEWEST_ZONES - len(used))],
         "network_cidr": environment.network_cidr,
@@ -97,6 +108,8 @@ def _server_args(
         "addon_versions": dict(kubernetes_minors()[environment.kubernetes_version].addon_versions),
         "endpoint_cidrs": list(environment.endpoint_cidrs),
         "admin_principal_arns": list(environment.admin_principal_arns),
+        "volume_zones": sorted({zones[zone] for zone in weights.zones}),
+        "weights_s3_copy": weights.s3_copy,
         "volume_size_gib": weights.size_gib,
         "volume_throughput_mib_per_s": weights.throughput_mib_per_s,
         "volume_iops": weights.iops,
@@ -105,6 +118,8 @@ def _server_args(
         "kv_cache_dtype": environment.limits.kv_cache_dtype,
         "max_batched_tokens": environment.limits.max_batched_tokens,
         "extra_args": list(environment.engine.added_args),
+        "loading_path": plan.loading.value,
+        "parallel_image_pull": environment.loading.parallel_pull,
         "drain_s": plan.drain_s,
         "api_key": api_key,
         "exposure": access.exposure,
@@ -115,6 +130,16 @@ def _server_args(
     }
     if weights.snapshot_id is not None:
         args["volume_snapshot_id"] = weights.snapshot_id
+    args["weights_source"] = weights.source
+    if weights.revision is not None:
+        args["weights_revision"] = weights.revision
+    args["hydrate_on"] = weights.hydrate_on
+    if weights.hub_endpoint is not None:
+        args["hub_endpoint"] = weights.hub_endpoint
+    if hub_token is not None:
+        args["hub_token"] = hub_token
+    if (secret_arn := environment.loading.image_cache_secret_arn) is not None:
+        args["image_cache_secret_arn"] = secret_arn
     if access.certificate_arn is not None:
         args["certificate_arn"] = access.certificate_arn
     if cost.monthly_budget_usd is not None:
@@ -134,13 +159,18 @@ def _export(
     server: ModelServer,
 ) -> None:
     def outputs(values: list[Any]) -> dict[str, Any]:
-        cluster_name, namespace, service, port, secret, slots, groups, deployments, volumes = values
+        cluster_name, namespace, service, port, secret, slots, groups, deployments, volumes = values[:9]
+        worker_deployments, worker_volumes, topic_arn, startup_window_s, copy_uri = values[9:]
         made: list[Slot] = []
-        for index, candidate in enumerate(environment.candidates):
+        workers = environment.replicas.nodes - 1
+        for index, name in enumerate(slots):
+            replica, place = divmod(index, len(environment.candidates))
+            candidate = environment.candidates[place]
             zone = zones[candidate.zone]
+            beside = slice(index * workers, (index + 1) * workers)
             made.append(
                 Slot(
-                    name=slots[index],
+                    name=name,
                     purchase=candidate.purchase.value,
                     instance_type=environment.shape.name,
                     zone=zone,
@@ -150,7 +180,12 @@ def _export(
                     volume_id=volumes[index],
                     patience_s=environment.patience_s,
                     reservation_id=candidate.reservation_id,
-                    usd_per_hour=cost.machines[index].usd_per_hour,
+                    usd_per_hour=cost.machines[place].usd_per_hour,
+                    replica=replica,
+                    nodes=environment.replicas.nodes,
+                    worker_deployment_names=tuple(worker_deployments[beside]),
+                    worker_volume_ids=tuple(worker_volumes[beside]),
+                    loads_from_s3=not volumes[index] or plan.loading in READS_S3,
                 )
             )
         return StackOutputs(
@@ -166,13 +201,26 @@ def _export(
             api_key_secret_name=str(secret),
             slots=tuple(made),
             gpus_per_node=environment.shape.gpus,
-            startup_window_s=plan.startup_window_s,
+            # The longest of all zones: one that streams may take another time than one with a volume.
+            startup_window_s=int(startup_window_s),
             drain_s=plan.drain_s,
             planned_load_s=plan.planned_load_s,
             weights_bytes=plan.memory.weights_bytes,
             kv_cache_tokens=plan.memory.kv_cache_tokens,
             access=environment.access.exposure,
             asleep_usd_per_day=cost.asleep_usd_per_day,
+            replicas=environment.replicas.count,
+            topic_arn=str(topic_arn),
+            return_to_preferred=environment.return_to_preferred,
+            policy=policy_text(
+                idle_minutes=environment.cost.idle_minutes,
+                timetable=environment.cost.timetable,
+                monthly_budget_usd=environment.cost.monthly_budget_usd,
+                expires_at=environment.cost.expires_at,
+                mode=environment.cost.sleep_mode,
+                delayed_request_worth=environment.cost.delayed_request_worth,
+            ),
+            weights_copy_uri=str(copy_uri),
         ).to_mapping()
 
     exported = pulumi.Output.all(
@@ -185,8 +233,12 @@ def _export(
         server.node_group_names,
         server.deployment_names,
         server.volume_ids,
+        server.worker_deployment_names,
+        server.worker_volume_ids,
+        server.topic_arn,
+        server.startup_window_s,
+        server.weights_copy_uri,
     ).apply(outputs)
     for key in StackOutputs.exported_keys():
         pulumi.export(key, exported.apply(lambda values, k=key: values[k]))
     pulumi.export("kubeconfig", server.kubeconfig)
-    pulumi.export("topicArn", server.topic_arn)

@@ -14,6 +14,7 @@ every GPU node group to 0, wait until the instances are gone, and see that the w
 
 Requests that do not end in time are not cut: the pod goes back into the Service and the command exits 1. A loading
 model is not idle: the command refuses. --force goes on in both cases; vLLM still has its grace period.
+A Capacity Block is prepaid, so the command refuses to stop one that still has time, without --prepaid or --force.
 Already asleep is done. Interrupted at any point, run it again."""
 _EXAMPLES = """\
   dormouse hibernate --stack dev
@@ -27,6 +28,12 @@ def add_to(commands: "Subparsers") -> None:
     summary = "drain, stop the pod and every GPU node, keep the weights"
     parser = add_command(commands, "hibernate", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("--force", action="store_true", help="stop even a loading model or running requests")
+    parser.add_argument(
+        "--prepaid", action="store_true", help="stop even a Capacity Block, which is paid for until its end"
+    )
+    parser.add_argument(
+        "--replicas", metavar="K", type=int, default=0, help="leave the first K replicas awake (default: 0)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only print the steps")
     parser.add_argument(
         "--drain-timeout",
@@ -44,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     from infra.jobs.hibernate import HibernateRequest, hibernate
 
     target, clients = open_target(arguments)
-    request = HibernateRequest(arguments.force, arguments.dry_run, arguments.drain_timeout)
+    request = HibernateRequest(
+        arguments.force, arguments.dry_run, arguments.drain_timeout, arguments.prepaid, arguments.replicas
+    )
     with ProgressView("looking at AWS and the cluster") as progress:
         report = hibernate(target.outputs, clients, target.clock, progress, request)
     print_report(report, as_json=arguments.json)

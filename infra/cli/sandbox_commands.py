@@ -16,7 +16,10 @@ them. Nothing leaves the machine, nothing costs anything; time runs faster than 
 _EXAMPLES = """\
   dormouse sandbox try                      the whole tour, and everything is gone at its end
   dormouse sandbox up --file Pulumi.dev.yaml
+  dormouse sandbox up --empty-volumes       then: dormouse weights hydrate --sandbox
   dormouse sandbox refuse spot              spot capacity runs out; `refuse none` brings it back
+  dormouse sandbox refuse capacity-block    no Capacity Block is on offer any more either
+  dormouse block find --sandbox             … until then, this shows the simulated market
   dormouse wake --sandbox
   dormouse sandbox down
 """
@@ -34,6 +37,12 @@ def add_to(commands: "Subparsers") -> None:
         one = inner.add_parser(name, help=words)
         one.add_argument("--file", default="Pulumi.dev.yaml", help="the stack file (default: Pulumi.dev.yaml)")
         one.add_argument("--speed", type=float, default=120.0, help="simulated seconds in a real one (default: 120)")
+        if name == "up":
+            one.add_argument(
+                "--empty-volumes",
+                action="store_true",
+                help="start with empty weight volumes, so that `dormouse weights hydrate` can be tried",
+            )
         if name == "try":
             one.add_argument("--keep", action="store_true", help="leave the sandbox running at the end")
         one.set_defaults(run=run)
@@ -45,6 +54,9 @@ def add_to(commands: "Subparsers") -> None:
     refuse.add_argument("purchase", choices=("on-demand", "spot", "capacity-block", "all", "none"))
     refuse.add_argument("--zone", help="in this zone alone, such as us-east-2a")
     refuse.set_defaults(run=_refuse)
+    interrupt = inner.add_parser("interrupt", help="let EC2 take running spot machines back, with two minutes' notice")
+    interrupt.add_argument("--zone", help="in this zone alone, such as us-east-2a")
+    interrupt.set_defaults(run=_interrupt)
     requests = inner.add_parser("requests", help="let callers send streaming requests")
     requests.add_argument("count", type=int, help="how many at once")
     requests.add_argument("--seconds", type=float, default=120.0, help="simulated seconds each takes (default: 120)")
@@ -58,11 +70,17 @@ def _up(arguments: argparse.Namespace) -> int:
     from infra.sandbox.session import up
 
     with DeployView() as view:
-        made = up(Path(arguments.file), arguments.speed, view)
+        made = up(Path(arguments.file), arguments.speed, view, empty_volumes=arguments.empty_volumes)
     print(f"simulated cloud up: {view.made} resources in {view.took_s:.0f} s. Try: dormouse status --sandbox")
     print(
         f"AWS at {made.state.aws_endpoint_url}, Kubernetes at {made.state.kubernetes_url}; dormouse sandbox down ends it"
     )
+    if arguments.empty_volumes:
+        print(
+            "the weight volumes are empty; a wake is refused until dormouse weights hydrate --sandbox has filled them"
+        )
+    else:
+        print("the weight volumes count as hydrated; --empty-volumes starts with empty ones")
     return 0
 
 
@@ -106,6 +124,13 @@ def _refuse(arguments: argparse.Namespace) -> int:
     from infra.sandbox.controls import refuse
 
     print(refuse(arguments.purchase, arguments.zone))
+    return 0
+
+
+def _interrupt(arguments: argparse.Namespace) -> int:
+    from infra.sandbox.controls import interrupt_spot
+
+    print(interrupt_spot(arguments.zone))
     return 0
 
 

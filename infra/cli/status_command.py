@@ -29,13 +29,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the status; 1 where the state needs a person."""
     from infra.cli.progress_view import ProgressView
     from infra.cli.status_view import print_status, status_mapping
+    from infra.jobs.lane_state import stack_state
     from infra.jobs.observe import observe
-    from infra.jobs.state import StateKind, state_of
+    from infra.jobs.state import StateKind
 
     target, clients = open_target(arguments)
     with ProgressView("looking at AWS and the cluster"):
         seen = observe(target.outputs, clients, target.clock)
-    state = state_of(seen)
+    state = stack_state(seen)
     if arguments.json:
         print(json.dumps(status_mapping(target, seen, state), indent=2))
     else:

@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from infra.jobs.discovery import Target
+from infra.jobs.lane_state import lane_states
+from infra.jobs.move import preferred_again
 from infra.jobs.observation import DeploymentView, Observation, PodView, SlotView
 from infra.jobs.state import State, StateKind
 from serving.units import duration_text
@@ -48,10 +50,18 @@ def status_mapping(target: Target, seen: Observation, state: State) -> dict[str,
             "port": outputs.service_port,
             "access": outputs.access,
         },
+        "replicas": [_lane(replica, one) for replica, one in lane_states(seen).items()],
         "slots": [_slot(view) for view in seen.slots],
         "deployments": [_deployment(view) for view in seen.deployments],
         "volumes": [
-            {"id": one.volume_id, "zone": one.zone, "state": one.state, "attachedTo": one.attached_to}
+            {
+                "id": one.volume_id,
+                "zone": one.zone,
+                "state": one.state,
+                "attachedTo": one.attached_to,
+                "attachment": one.attachment,
+                "holderState": one.holder_state,
+            }
             for one in seen.volumes
         ],
         "operation": None
@@ -73,7 +83,8 @@ def print_status(target: Target, seen: Observation, state: State) -> None:
     rest = f", about {duration_text(state.remaining_s)} to go" if state.remaining_s else ""
     where = f"{outputs.environment} in {outputs.region}, account {outputs.account_id}"
     console.print(f"[bold {colour}]{state}[/]{rest}  [dim]{escape(where)}[/dim]")
-    console.print(escape(state.why), soft_wrap=True)
+    for line in _why(seen, state):
+        console.print(escape(line), soft_wrap=True)
     console.print(f"[bold]money[/]  {_now(seen)}; {_asleep(outputs.asleep_usd_per_day)}")
     if seen.operation is not None:
         console.print(f"[bold]job[/]    {escape(seen.operation.goal)} by {escape(seen.operation.holder)}")
@@ -81,6 +92,8 @@ def print_status(target: Target, seen: Observation, state: State) -> None:
     console.print(_slot_table(seen))
     console.print()
     console.print(_pod_table(seen))
+    for line in _capacity_lines(target, seen):
+        console.print(escape(line), soft_wrap=True)
     for view in seen.slots:
         if view.failures:
             last = view.failures[0]
@@ -90,12 +103,43 @@ def print_status(target: Target, seen: Observation, state: State) -> None:
         console.print(f"[yellow]unknown[/] {escape(one.what)}: {escape(one.reason)}", soft_wrap=True)
 
 
+def _why(seen: Observation, state: State) -> list[str]:
+    lanes = lane_states(seen)
+    if len(lanes) < 2:
+        return [state.why]
+    return [f"replica {replica}: {one}; {one.why}" for replica, one in lanes.items()]
+
+
+def _lane(replica: int, state: State) -> dict[str, Any]:
+    stage = str(state.stage) if state.stage else None
+    return {"replica": replica, "state": str(state.kind), "stage": stage, "why": state.why, "slot": state.slot}
+
+
+def _capacity_lines(target: Target, seen: Observation) -> list[str]:
+    """What is about to happen to capacity: notices, Capacity Blocks, sick node groups, a way back."""
+    lines = [
+        f"EC2 takes spot instance {one.instance_id} of {slot.name} back ({one.notice}): `dormouse move` goes on elsewhere"
+        for slot, one in seen.notices
+    ]
+    lines += [f"{view.slot.name}: {view.block.words(seen.at)}" for view in seen.slots if view.block is not None]
+    lines += [f"EKS on {view.slot.name}: {issue}" for view in seen.slots for issue in view.issues]
+    lines += [
+        f"weight volume {one.volume_id} hangs on {one.attached_to}, which is {one.holder_state}; the next wake frees it"
+        for one in seen.volumes
+        if one.is_stuck
+    ]
+    better = preferred_again(seen) if target.outputs.return_to_preferred else None
+    return [*lines, f"{better[1]}: `dormouse move --to {better[0].name}`"] if better else lines
+
+
 def _slot_table(seen: Observation) -> Table:
     table = _table("slot", "purchase", "zone", "node group", "nodes", "instance", "node", "per hour")
     for view in seen.slots:
-        one = view.instances[0] if view.instances else None
-        instance = f"{one.instance_id} {one.state}" if one else "-"
-        node = "-" if one is None else {True: "Ready", False: "not Ready", None: "not joined"}[one.node_ready]
+        words = {True: "Ready", False: "not Ready", None: "not joined"}
+        # One of several machines to a replica that ends and one that comes are both told.
+        shown = view.instances[: max(1, view.slot.nodes)]
+        instance = "\n".join(f"{one.instance_id} {one.state}" for one in shown) or "-"
+        node = "\n".join(words[one.node_ready] for one in shown) or "-"
         table.add_row(
             view.slot.name,
             view.slot.purchase,
@@ -115,8 +159,10 @@ def _pod_table(seen: Observation) -> Table:
         volumes = [
             f"{one.volume_id} {one.state or 'unknown'}" + (f" at {one.attached_to}" if one.attached_to else "")
             for one in seen.volumes
-            if any(s.slot.volume_id == one.volume_id and s.slot.deployment_name == view.name for s in seen.slots)
+            if any(one.volume_id in s.slot.volume_ids and s.slot.deployment_name == view.name for s in seen.slots)
         ]
+        if any(s.slot.deployment_name == view.name and s.slot.streams_from_s3 for s in seen.slots):
+            volumes = ["none: streams from S3"]
         pods = view.pods or ()
         shown = "\n".join(f"{pod.name} {_phase(pod)}" for pod in pods) or ("unknown" if view.pods is None else "-")
         requests = "\n".join(_requests(pod) for pod in pods) or "-"
@@ -161,6 +207,8 @@ def _slot(view: SlotView) -> dict[str, Any]:
         "instanceType": slot.instance_type,
         "zone": slot.zone,
         "zoneId": slot.zone_id,
+        "volumeId": slot.volume_id or None,
+        "streamsFromS3": slot.streams_from_s3,
         "nodeGroup": slot.node_group_name,
         "nodeGroupStatus": view.status,
         "desired": view.desired,
@@ -173,9 +221,23 @@ def _slot(view: SlotView) -> dict[str, Any]:
                 "launchedAt": _time(one.launched_at),
                 "node": one.node_name,
                 "nodeReady": one.node_ready,
+                "notice": one.notice,
+                "cordoned": one.cordoned,
             }
             for one in view.instances
         ],
+        "issues": list(view.issues),
+        "block": None
+        if view.block is None
+        else {
+            "reservationId": view.block.reservation_id,
+            "state": view.block.state,
+            "usableFrom": _time(view.block.usable_from),
+            "usableUntil": _time(view.block.usable_until),
+            "ends": _time(view.block.ends),
+            "free": view.block.free,
+            "instances": view.block.instances,
+        },
         "lastRefusal": None
         if last is None
         else {"at": _time(last.at), "kind": str(last.kind), "message": last.message},

@@ -26,6 +26,9 @@ def add_to(commands: "Subparsers") -> None:
     parser = add_command(commands, "wake", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("--slot", metavar="NAME", help="try this candidate alone; `dormouse status` lists them")
     parser.add_argument(
+        "--replicas", metavar="K", type=int, help="have the first K replicas awake (default: all that the stack has)"
+    )
+    parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,
@@ -41,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from infra.jobs.wake import WakeRequest, wake
 
     target, clients = open_target(arguments)
-    request = WakeRequest(slot=arguments.slot, timeout_s=arguments.timeout)
+    request = WakeRequest(slot=arguments.slot, timeout_s=arguments.timeout, replicas=arguments.replicas)
     with ProgressView("looking at AWS and the cluster") as progress:
         report = wake(target.outputs, clients, target.clock, progress, request)
     print_report(report, as_json=arguments.json)

@@ -7,10 +7,11 @@ from typing import Any, cast
 from infra.clock import Clock
 from infra.jobs.clients import Clients
 from infra.jobs.kubernetes_api import KubernetesError
+from infra.jobs.lane_state import stack_state
 from infra.jobs.observation import READY, Observation, PodView, SlotView
 from infra.jobs.observe import observe
 from infra.jobs.observe_cluster import deployment_path, pod_path
-from infra.jobs.state import State, StateKind, state_of
+from infra.jobs.state import State, StateKind
 from infra.outputs import StackOutputs
 from serving.diagnosis.finding import Evidence, Finding
 from serving.diagnosis.log import diagnose_log
@@ -35,7 +36,7 @@ class LiveDiagnosis:
 def examine(outputs: StackOutputs, clients: Clients, clock: Clock) -> LiveDiagnosis:
     """Look at everything once; changes nothing. Raises botocore's errors where AWS cannot be asked at all."""
     seen = observe(outputs, clients, clock)
-    state = state_of(seen)
+    state = stack_state(seen)
     unread = [f"{one.what}: {one.reason}" for one in seen.unknown]
     findings: list[Finding] = []
     for place, text in _words(outputs, clients, seen, unread):

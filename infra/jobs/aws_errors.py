@@ -4,6 +4,23 @@ from typing import Any, cast
 
 from botocore.exceptions import ClientError
 
+_THROTTLED = frozenset(
+    (
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+    )
+)
+
+
+def is_throttled(error: BaseException) -> bool:
+    """Whether AWS refused the call only because there were too many."""
+    return error_code(error) in _THROTTLED
+
 
 def error_code(error: BaseException) -> str:
     """AWS's code of a ClientError, such as `AccessDeniedException`; empty for any other error."""

@@ -106,7 +106,8 @@ class Refusal:
     """A candidate that gave no node.
 
     - `slot`: its name.
-    - `kind`: capacity, quota, reservation, configuration, node (it came and never joined) or other.
+    - `kind`: capacity, quota, reservation, configuration, node (it came and never joined), weights (its
+      volume's are not proven) or other.
     - `words`: what AWS said, or what did not happen.
     - `after_s`: how long it was tried, in seconds.
     """

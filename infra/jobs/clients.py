@@ -13,12 +13,21 @@ from infra.jobs.kubernetes_api import KubernetesApi
 from infra.outputs import StackOutputs
 from serving.errors import JobError
 
+# A message is a courtesy, so nobody waits long for it.
+_EVENT_CONFIG = Config(
+    connect_timeout=3,
+    read_timeout=5,
+    retries={"mode": "standard", "total_max_attempts": 2},
+    user_agent_extra="dormouse",
+)
+
 # The simulated cloud takes any key; the user's own must not be sent to it.
 _SANDBOX_KEY = "testing"
 _CONFIG = Config(
     connect_timeout=5,
     read_timeout=30,
-    retries={"mode": "standard", "total_max_attempts": 5},
+    # Adaptive: a throttled call is tried again after a jittered pause, and the next ones slow down by themselves.
+    retries={"mode": "adaptive", "total_max_attempts": 6},
     user_agent_extra="dormouse",
 )
 
@@ -44,8 +53,18 @@ class Clients:
         self.autoscaling: Any = self._client("autoscaling")
         self.sts: Any = self._client("sts")
 
-    def _client(self, service: str) -> Any:
-        return self._session.client(service, region_name=self._region, endpoint_url=self._endpoint_url, config=_CONFIG)
+    def _client(self, service: str, config: Config = _CONFIG) -> Any:
+        return self._session.client(service, region_name=self._region, endpoint_url=self._endpoint_url, config=config)
+
+    @cached_property
+    def sns(self) -> Any:
+        """The boto3 client for events, which gives up quickly."""
+        return self._client("sns", _EVENT_CONFIG)
+
+    @cached_property
+    def s3(self) -> Any:
+        """The boto3 client of the regional copy's bucket."""
+        return self._client("s3")
 
     @cached_property
     def kubernetes(self) -> KubernetesApi:

@@ -12,13 +12,15 @@ _POLL_S = 5.0
 _UNREADABLE_READS = 4
 
 
-def drain(operation: Operation, timeout_s: float | None) -> None:
+def drain(operation: Operation, timeout_s: float | None, *, give_up: bool = True) -> None:
     """Take every Ready pod out of the Service and wait until it has no request left.
 
     - `timeout_s`: how long to wait; None is the stack's `drain_s`.
+    - `give_up`: whether requests that still run at the end keep the pod alive; False where its node is lost anyway:
+      it then says how many are cut, and returns.
 
     Where the metrics stay unreadable it says so and returns: vLLM then drains by itself after SIGTERM.
-    Raises JobError, with the pods back in the Service, where requests still run at the end.
+    Raises JobError, with the pods back in the Service, where requests still run at the end and `give_up` is set.
     """
     wanted_s = float(operation.outputs.drain_s if timeout_s is None else timeout_s)
     pods = _ready(operation.observe())
@@ -26,7 +28,7 @@ def drain(operation: Operation, timeout_s: float | None) -> None:
         return
     for deployment_name, pod in pods:
         operation.journal.say("drain", f"taking pod {pod.name} out of the Service")
-        operation.annotate(deployment_name, "draining", "hibernate waits for running requests to end")
+        operation.annotate(deployment_name, "draining", "waiting for running requests to end")
         operation.accept(pod.name, False)
     began_s = operation.clock.monotonic_s()
     empty_since_s: float | None = None
@@ -55,6 +57,11 @@ def drain(operation: Operation, timeout_s: float | None) -> None:
         else:
             unreadable, empty_since_s = 0, None
         waited_s = now_s - began_s
+        if not give_up and waited_s > wanted_s:
+            operation.journal.note(
+                f"{total} requests are still running after {duration_text(waited_s)}; the node is lost, so they are cut"
+            )
+            return
         if total and waited_s > wanted_s:
             _put_back(operation, pods, total, waited_s)
         words = f"{total} requests still running" if total else "looking whether all requests have ended"
@@ -64,7 +71,7 @@ def drain(operation: Operation, timeout_s: float | None) -> None:
 def _put_back(operation: Operation, pods: list[tuple[str, PodView]], total: int, waited_s: float) -> None:
     for deployment_name, pod in pods:
         operation.accept(pod.name, True)
-        operation.annotate(deployment_name, "awake", f"hibernate gave up: {total} requests still running")
+        operation.annotate(deployment_name, "awake", f"draining was given up: {total} requests still running")
     raise JobError(
         f"{total} requests are still running after {duration_text(waited_s)}, so nothing was stopped and the stack is awake "
         "again. Try later, give them longer with --drain-timeout SECONDS, or stop now with --force, which cuts what "

@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from infra.clock import Clock
 from infra.jobs.clients import Clients
 from infra.jobs.drain import drain
+from infra.jobs.events import EventKind
 from infra.jobs.kubernetes_api import AccessDenied, Unreachable
-from infra.jobs.observation import LOADING, PENDING, READY, Observation, PodView
+from infra.jobs.lanes import first_lanes, in_turn, together
+from infra.jobs.observation import LOADING, PENDING, READY, Observation, PodView, SlotView
 from infra.jobs.observe import observe
 from infra.jobs.operation import Operation, hourly, require_readable, run_locked
 from infra.jobs.progress import Journal, Progress, Report, Step, silent
-from infra.jobs.state import StateKind, is_left_behind, state_of
+from infra.jobs.state import StateKind, is_left_behind, slot_serving, state_of
+from infra.jobs.weight_volumes import await_detached
 from infra.outputs import StackOutputs
-from serving.errors import JobError
+from serving.errors import ConfigurationError, Fault, JobError
 from serving.units import duration_text
 
 _LOCK_WAIT_S = 3600.0
 _POD_GONE_MARGIN_S = 180.0
-_VOLUME_S = 600.0
 
 # What a server that loads gets to end.
 _LOADING_GRACE_S = 30
@@ -33,11 +35,15 @@ class HibernateRequest:
     - `force`: stop even where a model is loading or requests are running; vLLM still has its grace period.
     - `dry_run`: only say what would be done.
     - `drain_timeout_s`: how long running requests are waited for; None is the stack's own `drain_s`.
+    - `prepaid`: stop even a Capacity Block that still has time; `force` does so too, without draining.
+    - `replicas`: how many to leave as they are, counted from the first; 0 puts all to sleep.
     """
 
     force: bool = False
     dry_run: bool = False
     drain_timeout_s: float | None = None
+    prepaid: bool = False
+    replicas: int = 0
 
 
 def hibernate(
@@ -47,26 +53,32 @@ def hibernate(
     progress: Progress = silent,
     request: HibernateRequest | None = None,
 ) -> Report:
-    """Bring the stack to asleep: no pod, every node group at 0, no instance, every weight volume available.
+    """Bring the stack, or its last replicas, to asleep: no pod, every node group at 0, every weight volume available.
 
     Raises JobError where a model is loading or requests do not end (without `force`), where another job stands in the
     way, or where something does not stop; and botocore's and Kubernetes' errors. Running it again is safe.
     """
     request = request or HibernateRequest()
     journal = Journal(clock, progress)
+    kept = first_lanes(outputs, request.replicas, "--replicas", least=0)
+    # The last first, so that what is left when somebody stops the job is what a smaller stack would have.
+    lanes = [lane for lane in reversed(outputs.lanes) if lane not in kept]
+    if not lanes:
+        raise ConfigurationError([_keeps_all(outputs, request)], "the command line")
     if request.dry_run:
-        return _dry_run(outputs, clients, clock, journal, request)
+        return _dry_run_lanes(outputs, clients, clock, journal, request, lanes)
     deadline_s = clock.monotonic_s() + _LOCK_WAIT_S
     began = False
 
     def work(operation: Operation) -> Report:
         nonlocal began
         began = True
-        return _hibernate(operation, request)
+        return in_turn(operation, lanes, lambda lane: _hibernate(lane, request), go_on_after=(JobError,))
 
     try:
         on_other = "take" if request.force else "refuse"
-        return run_locked(outputs, clients, clock, journal, "hibernate", deadline_s, work, on_other)
+        goal = f"hibernate --replicas {request.replicas}" if request.replicas else "hibernate"
+        return run_locked(outputs, clients, clock, journal, goal, deadline_s, work, on_other)
     except (Unreachable, AccessDenied) as error:
         if began:
             raise
@@ -76,7 +88,12 @@ def hibernate(
                 "`dormouse hibernate --force` stops the nodes all the same"
             ) from error
         journal.note(f"the cluster is out of reach ({error.reason}): stopping the nodes without draining")
-        return _stop_and_verify(Operation(outputs, clients, clock, journal, None), cluster=False)
+        blind = Operation(outputs, clients, clock, journal, None)
+        return in_turn(blind, lanes, lambda lane: _stop_and_verify(lane, cluster=False), go_on_after=(JobError,))
+
+
+def _keeps_all(outputs: StackOutputs, request: HibernateRequest) -> Fault:
+    return Fault("--replicas", str(request.replicas), f"0 to {len(outputs.lanes) - 1}, how many are left awake")
 
 
 def _hibernate(operation: Operation, request: HibernateRequest) -> Report:
@@ -86,12 +103,15 @@ def _hibernate(operation: Operation, request: HibernateRequest) -> Report:
         for view in seen.deployments:
             if view.state not in ("", "asleep"):
                 operation.annotate(view.name, "asleep", "hibernate found nothing running")
+        operation.settle_move(seen)
         operation.journal.say("done", "already asleep")
         return _report(operation, seen, changed=False)
     if not request.force:
         _refuse_loading(seen)
+        if not request.prepaid:
+            _refuse_prepaid(seen)
         drain(operation, request.drain_timeout_s)
-    _stop_pods(operation)
+    stop_pods(operation)
     return _stop_and_verify(operation, cluster=True)
 
 
@@ -118,7 +138,26 @@ def _is_starting(pod: PodView) -> bool:
     return pod.phase in (PENDING, LOADING)
 
 
-def _stop_pods(operation: Operation) -> None:
+def _refuse_prepaid(seen: Observation) -> None:
+    serving = [slot_serving(pod, seen) for pod in seen.pods if pod.phase == READY]
+    for view in serving:
+        if view is None or view.slot.purchase != "capacity-block":
+            continue
+        if view.block is not None and view.block.is_over(seen.at):
+            continue
+        raise JobError(f"{_prepaid_words(view, seen)}; nothing was changed: --prepaid hibernates it all the same")
+
+
+def _prepaid_words(view: SlotView, seen: Observation) -> str:
+    left_s = view.block.left_s(seen.at) if view.block else None
+    rest = "" if left_s is None else f" for another {duration_text(left_s)}"
+    return (
+        f"{view.slot.name} runs on a Capacity Block, which is prepaid{rest}: sleeping saves nothing, and the next wake "
+        "has to load the model again"
+    )
+
+
+def stop_pods(operation: Operation) -> None:
     """Set every Deployment to 0 and wait until the pods are gone, or their grace period is over."""
     began_s = operation.clock.monotonic_s()
     while True:
@@ -126,7 +165,7 @@ def _stop_pods(operation: Operation) -> None:
         for view in seen.deployments:
             if view.replicas:
                 operation.journal.say("stop", f"stopping the pod of {view.name}")
-                operation.annotate(view.name, "draining", "hibernate stops the pod")
+                operation.annotate(view.name, "draining", "stopping the pod")
                 operation.scale(view.name, 0)
                 for pod in view.pods or ():
                     if _is_starting(pod):
@@ -156,7 +195,8 @@ def _stop_pods(operation: Operation) -> None:
 
 def _stop_and_verify(operation: Operation, *, cluster: bool) -> Report:
     operation.stop_nodes(operation.outputs.slots, until_terminated=True)
-    seen = _await_volumes(operation)
+    every = tuple(dict.fromkeys(one for slot in operation.outputs.slots for one in slot.volume_ids))
+    seen = await_detached(operation, every)
     if cluster:
         for view in seen.deployments:
             operation.annotate(view.name, "asleep", "hibernated")
@@ -165,42 +205,16 @@ def _stop_and_verify(operation: Operation, *, cluster: bool) -> Report:
         operation.journal.note(
             f"{', '.join(blocks)}: a Capacity Block is prepaid, so sleeping does not make it cheaper"
         )
+    if cluster:
+        operation.settle_move(seen)
     operation.journal.say("done", "asleep")
+    operation.tell(EventKind.ASLEEP, "asleep: no GPU node is paid for, and the weights are kept")
     return _report(operation, seen, changed=True)
-
-
-def _await_volumes(operation: Operation) -> Observation:
-    """Wait until every weight volume is detached; raises JobError where one is not, or is gone."""
-    began_s = operation.clock.monotonic_s()
-    while True:
-        seen = operation.observe()
-        missing = [volume for volume in seen.volumes if volume.state == "missing"]
-        if missing:
-            raise JobError(
-                f"no node is paid for any more, but weight volume {missing[0].volume_id} in {missing[0].zone} does "
-                "not exist: the next wake cannot load; `pulumi up` makes a new one, which has to be filled"
-            )
-        held = [volume for volume in seen.volumes if volume.state != "available"]
-        if not held:
-            operation.journal.say("volume", "every weight volume is available")
-            return seen
-        volume = held[0]
-        if operation.clock.monotonic_s() - began_s > _VOLUME_S:
-            if volume.state is None:
-                why = next((one.reason for one in seen.unknown if volume.volume_id in one.what), "not readable")
-                raise JobError(f"no node is paid for any more, but {volume.volume_id} could not be checked: {why}")
-            raise JobError(
-                f"no node is paid for any more, but weight volume {volume.volume_id} is still {volume.state} at "
-                f"{volume.attached_to}: the next node could not mount it; `aws ec2 detach-volume --volume-id "
-                f"{volume.volume_id}` frees it"
-            )
-        operation.journal.say("volume", f"waiting for weight volume {volume.volume_id} to be detached")
-        operation.pause(5.0)
 
 
 def _report(operation: Operation, seen: Observation, *, changed: bool) -> Report:
     outputs, journal = operation.outputs, operation.journal
-    kept = ", ".join(f"{volume.volume_id} ({volume.zone})" for volume in seen.volumes)
+    kept = ", ".join(f"{volume.volume_id} ({volume.zone})" for volume in seen.volumes) or "the copy in S3"
     after = f" after {duration_text(journal.took_s)}" if changed else ""
     cost = (
         "what it costs asleep is unknown"
@@ -216,6 +230,19 @@ def _report(operation: Operation, seen: Observation, *, changed: bool) -> Report
         notes=tuple(journal.notes),
         steps=tuple(journal.steps),
     )
+
+
+def _dry_run_lanes(
+    outputs: StackOutputs,
+    clients: Clients,
+    clock: Clock,
+    journal: Journal,
+    request: HibernateRequest,
+    lanes: list[int],
+) -> Report:
+    if len(outputs.lanes) < 2:
+        return _dry_run(outputs, clients, clock, journal, request)
+    return together({lane: _dry_run(outputs.lane(lane), clients, clock, journal, request) for lane in lanes})
 
 
 def _dry_run(
@@ -242,6 +269,11 @@ def _dry_run(
 def _planned(outputs: StackOutputs, seen: Observation, request: HibernateRequest) -> list[str]:
     drain_s = outputs.drain_s if request.drain_timeout_s is None else request.drain_timeout_s
     steps: list[str] = []
+    if not request.force and not request.prepaid:
+        try:
+            _refuse_prepaid(seen)
+        except JobError as error:
+            return [f"refuse, because {error}"]
     for view in seen.deployments:
         for pod in view.pods or ():
             if _is_starting(pod) and not request.force:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from infra.jobs.block_window import BlockWindow
 from infra.jobs.capacity import LaunchFailure
 from infra.outputs import Slot
 
@@ -27,6 +28,8 @@ class InstanceView:
     - `state`: EC2's word: pending, running, stopping, stopped, shutting-down.
     - `lifecycle`: on-demand, spot or capacity-block.
     - `node_name`, `node_ready`: its Kubernetes node; None where none has joined or nodes could not be read.
+    - `notice`: EC2's word where it takes a spot instance back, such as `marked-for-termination`; else None.
+    - `cordoned`: whether the node takes no new pods; EKS cordons a node that EC2 is about to take.
     """
 
     instance_id: str
@@ -36,6 +39,8 @@ class InstanceView:
     launched_at: datetime
     node_name: str | None = None
     node_ready: bool | None = None
+    notice: str | None = None
+    cordoned: bool = False
 
     @property
     def is_paid(self) -> bool:
@@ -50,6 +55,8 @@ class SlotView:
     - `status`: EKS's word for the node group; `missing` where it does not exist, None where it could not be read.
     - `desired`: nodes asked for, or None likewise.
     - `failures`: failed launches that Auto Scaling still remembers, newest first.
+    - `issues`: what EKS says is wrong with the node group, `Code: message` each.
+    - `block`: the window of its Capacity Block; None for other purchases, or where it could not be read.
     """
 
     slot: Slot
@@ -57,6 +64,8 @@ class SlotView:
     desired: int | None
     instances: tuple[InstanceView, ...] = ()
     failures: tuple[LaunchFailure, ...] = ()
+    issues: tuple[str, ...] = ()
+    block: BlockWindow | None = None
 
     @property
     def paid(self) -> tuple[InstanceView, ...]:
@@ -70,8 +79,9 @@ class SlotView:
 
     @property
     def ready_instance(self) -> InstanceView | None:
-        """The billed instance whose node is Ready."""
-        return next((one for one in self.paid if one.node_ready), None)
+        """The billed instance whose node is Ready; with several machines to a replica only once all of them are."""
+        ready = [one for one in self.paid if one.node_ready]
+        return ready[0] if len(ready) >= self.slot.nodes else None
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,7 @@ class PodView:
     - `accepting`: whether the Service may send requests to it.
     - `blocked`: the kubelet's word for a start that will not get better by waiting alone, such as ImagePullBackOff.
     - `restarts`: of the vllm container.
+    - `unproven`: what the weights-check said as it refused the pod's volume; empty where it did not.
     - `planned_load_s`: estimated seconds from start to Ready.
     - `requests`: None where the metrics could not be read; `requests_unknown` then says why.
     """
@@ -113,6 +124,7 @@ class PodView:
     grace_period_s: float = 30.0
     requests: Requests | None = None
     requests_unknown: str = ""
+    unproven: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,7 @@ class DeploymentView:
     - `replicas`: pods asked for, or None where it could not be read.
     - `state`, `reason`, `changed_at`: the annotations that the last job left, empty where none did.
     - `pods`: None where they could not be read.
+    - `moving`: `from>to` while a move from this Deployment is under way, else empty.
     """
 
     name: str
@@ -131,16 +144,31 @@ class DeploymentView:
     state: str = ""
     reason: str = ""
     changed_at: str = ""
+    moving: str = ""
 
 
 @dataclass(frozen=True)
 class VolumeView:
-    """A weight volume: EC2's `state` (available, in-use, …; None unknown, `missing` where it does not exist)."""
+    """A weight volume.
+
+    - `state`: EC2's word: available, in-use, …; None unknown, `missing` where it does not exist.
+    - `attached_to`: the instance that holds it, or None.
+    - `attachment`: EC2's word for that: attaching, attached, detaching, busy; None where nothing holds it.
+    - `holder_state`: EC2's state of the holder where it is no live instance of the stack: `terminated`, or `missing`
+      once EC2 has forgotten it; None where the holder lives or could not be read.
+    """
 
     volume_id: str
     zone: str
     state: str | None
     attached_to: str | None = None
+    attachment: str | None = None
+    holder_state: str | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it hangs on an instance that is gone, so that no other node can mount it."""
+        return self.attached_to is not None and self.holder_state in ("terminated", "missing")
 
 
 @dataclass(frozen=True)
@@ -188,10 +216,16 @@ class Observation:
         return tuple((view.slot, one) for view in self.slots for one in view.paid)
 
     @property
+    def notices(self) -> tuple[tuple[Slot, InstanceView], ...]:
+        """Every billed instance that EC2 is about to take back, with its slot."""
+        return tuple((slot, one) for slot, one in self.paid if one.notice)
+
+    @property
     def usd_per_hour(self) -> float | None:
         """What the billed instances cost now; None where a price is unknown or instances could not be read."""
         if any(view.desired is None for view in self.slots):
             return None
-        prices = [slot.usd_per_hour for slot, _ in self.paid]
+        # A slot's price is that of all its machines.
+        prices = [None if slot.usd_per_hour is None else slot.usd_per_hour / slot.nodes for slot, _ in self.paid]
         known = [price for price in prices if price is not None]
         return sum(known) if len(known) == len(prices) else None

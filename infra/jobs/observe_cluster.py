@@ -25,10 +25,12 @@ from serving.manifests.labels import (
     ACCEPTING_LABEL,
     CHANGED_ANNOTATION,
     GOAL_ANNOTATION,
+    MOVING_ANNOTATION,
     PLANNED_LOAD_ANNOTATION,
     REASON_ANNOTATION,
     STATE_ANNOTATION,
 )
+from serving.weights.marker import CHECK_CONTAINER
 
 VLLM_CONTAINER = "vllm"
 LEASE_NAME = "dormouse-operation"
@@ -55,10 +57,11 @@ class Read(Protocol):
 
 @dataclass(frozen=True)
 class NodeView:
-    """A Kubernetes node and whether it is Ready."""
+    """A Kubernetes node, whether it is Ready, and whether it is cordoned: takes no new pods."""
 
     name: str
     is_ready: bool
+    is_cordoned: bool = False
 
 
 def observe_nodes(api: KubernetesApi) -> dict[str, NodeView]:
@@ -66,7 +69,11 @@ def observe_nodes(api: KubernetesApi) -> dict[str, NodeView]:
     nodes: dict[str, NodeView] = {}
     for node in api.list("/api/v1/nodes", label_selector="eks.amazonaws.com/nodegroup"):
         instance_id = str(part(node, "spec").get("providerID", "")).rsplit("/", 1)[-1]
-        nodes[instance_id] = NodeView(node["metadata"]["name"], condition(node, "Ready").get("status") == "True")
+        nodes[instance_id] = NodeView(
+            node["metadata"]["name"],
+            condition(node, "Ready").get("status") == "True",
+            bool(part(node, "spec").get("unschedulable")),
+        )
     return nodes
 
 
@@ -156,6 +163,7 @@ def _deployment(outputs: StackOutputs, api: KubernetesApi, name: str, zone: str,
         state=annotations.get(STATE_ANNOTATION, ""),
         reason=annotations.get(REASON_ANNOTATION, ""),
         changed_at=annotations.get(CHANGED_ANNOTATION, ""),
+        moving=annotations.get(MOVING_ANNOTATION, ""),
     )
 
 
@@ -187,7 +195,18 @@ def _pod(pod: dict[str, Any], outputs: StackOutputs, api: KubernetesApi) -> PodV
         grace_period_s=float(spec.get("terminationGracePeriodSeconds", 30)),
         requests=requests,
         requests_unknown=requests_unknown,
+        unproven=_unproven(sidecars) if phase == PENDING else "",
     )
+
+
+def _unproven(starters: list[dict[str, Any]]) -> str:
+    """What the weights-check said when it last ended with 1; another end, such as for memory, says nothing of weights."""
+    check = next((one for one in starters if one.get("name") == CHECK_CONTAINER), dict[str, Any]())
+    for state in ("state", "lastState"):
+        ended = part(check, state, "terminated")
+        if ended.get("exitCode") == 1:
+            return str(ended.get("message") or f"{CHECK_CONTAINER} ended with 1 and left no words").strip()
+    return ""
 
 
 def _reason(pod: dict[str, Any], phase: str, waiting: dict[str, Any], api: KubernetesApi, namespace: str) -> str:

@@ -7,18 +7,25 @@ from typing import Literal
 from botocore.exceptions import ClientError
 
 from infra.clock import Clock
-from infra.jobs.aws_errors import error_code
+from infra.jobs.aws_errors import error_code, is_throttled
 from infra.jobs.clients import Clients
+from infra.jobs.events import EventKind, publish
 from infra.jobs.kubernetes_api import NotFound
+from infra.jobs.lane_state import stack_state
 from infra.jobs.lock import OperationLock
 from infra.jobs.observation import Observation
 from infra.jobs.observe import observe
 from infra.jobs.observe_cluster import deployment_path, pod_path
 from infra.jobs.progress import Journal, Report
-from infra.jobs.state import state_of
 from infra.outputs import Slot, StackOutputs
 from serving.errors import DormouseError, JobError
-from serving.manifests.labels import ACCEPTING_LABEL, CHANGED_ANNOTATION, REASON_ANNOTATION, STATE_ANNOTATION
+from serving.manifests.labels import (
+    ACCEPTING_LABEL,
+    CHANGED_ANNOTATION,
+    MOVING_ANNOTATION,
+    REASON_ANNOTATION,
+    STATE_ANNOTATION,
+)
 from serving.units import duration_text
 
 POLL_S = 10.0
@@ -42,7 +49,7 @@ class Operation:
         self.clients = clients
         self.clock = clock
         self.journal = journal
-        self._lock = lock
+        self.lock = lock
 
     def observe(self) -> Observation:
         """Look at the stack, and keep the lock."""
@@ -56,11 +63,11 @@ class Operation:
     def tell_state(self) -> None:
         """Say how far another job is."""
         seen = observe(self.outputs, self.clients, self.clock)
-        state = state_of(seen)
+        state = stack_state(seen)
         self.journal.say(state.stage or str(state.kind), state.why, state.remaining_s)
 
     def set_desired(self, slot: Slot, desired: int) -> None:
-        """Ask EKS for `desired` nodes of the slot; waits while the node group is busy with another update.
+        """Ask EKS for the nodes of `desired` replicas on the slot, one or none; waits while the node group is busy with another update.
 
         Raises botocore's ClientError, such as ResourceNotFoundException.
         """
@@ -71,22 +78,35 @@ class Operation:
                 self.clients.eks.update_nodegroup_config(
                     clusterName=self.outputs.cluster_name,
                     nodegroupName=slot.node_group_name,
-                    scalingConfig={"desiredSize": desired},
+                    scalingConfig={"desiredSize": desired * slot.nodes},
                 )
             except ClientError as error:
-                busy = error_code(error) == "ResourceInUseException"
+                throttled = is_throttled(error)
+                busy = throttled or error_code(error) == "ResourceInUseException"
                 if not busy or self.clock.monotonic_s() - began_s > _BUSY_NODE_GROUP_S:
                     raise
             else:
                 return
-            self.journal.say("note", f"node group {slot.node_group_name} is busy with another update; waiting")
+            why = "AWS throttles this account's calls" if throttled else "it is busy with another update"
+            self.journal.say("note", f"node group {slot.node_group_name} cannot be changed yet, {why}; waiting")
             self.pause(5.0)
 
     def scale(self, deployment_name: str, replicas: int) -> None:
-        """Set the Deployment's replicas."""
-        self._keep(certainly=True)
-        path = deployment_path(self.outputs.namespace, deployment_name) + "/scale"
-        self.clients.kubernetes.patch(path, {"spec": {"replicas": replicas}})
+        """Set the Deployment's replicas, and before it those of the workers that belong to it.
+
+        In this order a job that is killed in between still finds the first machine's Deployment as it was, and does both
+        again. Workers that are told to stop wait for the first machine by themselves.
+        """
+        workers = {
+            worker
+            for slot in self.outputs.slots
+            if slot.deployment_name == deployment_name
+            for worker in slot.worker_deployment_names
+        }
+        for name in (*sorted(workers), deployment_name):
+            self._keep(certainly=True)
+            path = deployment_path(self.outputs.namespace, name) + "/scale"
+            self.clients.kubernetes.patch(path, {"spec": {"replicas": replicas}})
 
     def delete_pod(self, pod_name: str, grace_s: int) -> None:
         """Delete a pod whose containers get `grace_s` to end; one that has gone already is no fault."""
@@ -105,6 +125,29 @@ class Operation:
         self.clients.kubernetes.patch(
             deployment_path(self.outputs.namespace, deployment_name), {"metadata": {"annotations": annotations}}
         )
+
+    def mark_moving(self, deployment_name: str, origin: str, target: str) -> None:
+        """Note on the Deployment that the stack moves from one candidate to another; empty names take the note off."""
+        self._keep(certainly=True)
+        note = f"{origin}>{target}" if origin else None
+        self.clients.kubernetes.patch(
+            deployment_path(self.outputs.namespace, deployment_name),
+            {"metadata": {"annotations": {MOVING_ANNOTATION: note}}},
+        )
+
+    def settle_move(self, seen: Observation) -> None:
+        """Take the notes of moves off, where there are any."""
+        for view in seen.deployments:
+            if view.moving:
+                self.mark_moving(view.name, "", "")
+
+    def tell(self, kind: EventKind, sentence: str, slot: Slot | None = None) -> None:
+        """Publish a turn on the stack's topic; a failure is only noted."""
+        if not self.outputs.topic_arn:
+            return
+        problem = publish(self.clients.sns, kind, sentence, self.outputs, self.clock, slot)
+        if problem:
+            self.journal.note(f"the event `{kind}` could not be published on {self.outputs.topic_arn}: {problem}")
 
     def accept(self, pod_name: str, accepting: bool) -> None:
         """Put the pod into the Service or take it out, without touching what it is doing; a pod that is gone is fine."""
@@ -152,8 +195,8 @@ class Operation:
             self.pause(5.0)
 
     def _keep(self, certainly: bool = False) -> None:
-        if self._lock is not None:
-            self._lock.keep(certainly)
+        if self.lock is not None:
+            self.lock.keep(certainly)
 
 
 def require_readable(seen: Observation) -> None:

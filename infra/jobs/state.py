@@ -82,6 +82,16 @@ def slot_serving(pod: PodView, observation: Observation) -> SlotView | None:
     return None
 
 
+def is_being_taken(view: SlotView, seen: Observation) -> str:
+    """Why the candidate's machine goes soon, whatever anybody does; empty where it does not."""
+    for one in view.paid:
+        if one.notice:
+            return f"EC2 takes spot instance {one.instance_id} back ({one.notice})"
+    if view.block is not None and view.block.is_over(seen.at):
+        return view.block.words(seen.at)
+    return ""
+
+
 def is_left_behind(deployment: DeploymentView, observation: Observation) -> bool:
     """Whether nothing is paid for that the Deployment's pods could run on: what is listed has lost its node."""
     views = [view for view in observation.slots if view.slot.deployment_name == deployment.name]
@@ -140,7 +150,9 @@ def _serving(ready: list[tuple[DeploymentView, PodView]], observation: Observati
         )
     if not deployment.replicas and deployment.replicas is not None:
         return State(StateKind.STOPPING, f"pod {pod.name} is about to be stopped; {requests}", slot)
-    return State(StateKind.AWAKE, f"pod {pod.name} serves in {deployment.zone}; {requests}", slot)
+    taken = is_being_taken(view, observation) if view else ""
+    goes = f"; {taken}" if taken else ""
+    return State(StateKind.AWAKE, f"pod {pod.name} serves in {deployment.zone}; {requests}{goes}", slot)
 
 
 def _terminating(pods: list[PodView]) -> State:
@@ -261,7 +273,7 @@ def _at_rest(observation: Observation) -> State:
                 f"weight volume {volume.volume_id} is still attached to {volume.attached_to}, which is no node of "
                 "this stack",
             )
-    kept = ", ".join(f"{volume.volume_id} in {volume.zone}" for volume in observation.volumes)
+    kept = ", ".join(f"{volume.volume_id} in {volume.zone}" for volume in observation.volumes) or "the copy in S3"
     return State(StateKind.ASLEEP, f"no GPU node is asked for or paid for; weights are kept on {kept}")
 
 

@@ -18,6 +18,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
     return code, captured.out, captured.err
 
 
+@pytest.mark.sandbox
 def test_a_whole_day(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "status")
     assert (code, err) == (0, "")

@@ -150,7 +150,7 @@ def test_a_model_that_does_not_fit_never_reaches_the_cloud(world: World) -> None
         world.stack.preview()
     text = refused.value.run.text
     assert "does not fit on p5.48xlarge (8 × H100)" in text
-    assert "each GPU lacks 19.5 GiB" in text
+    assert "each GPU lacks 19.4 GiB" in text
     assert "the same settings on p5e.48xlarge, p5en.48xlarge" in text
     assert "Traceback" not in text
     assert world.cloud.client("eks").list_clusters()["clusters"] == []

@@ -62,7 +62,7 @@ def test_it_says_what_the_table_says() -> None:
     assert answered.sentence() in page
     for row in answered.rows:
         assert f"<td>{row.machine_text}</td>" in page
-    assert "816,832 tokens" in page
+    assert "816,928 tokens" in page
 
 
 def test_names_are_escaped() -> None:

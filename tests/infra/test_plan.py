@@ -76,7 +76,7 @@ def test_the_command_shows_fit_and_cost(capsys: pytest.CaptureFixture[str]) -> N
     assert "Kimi K2.5 (595.1 GB) fits on one p5en.48xlarge (8 × H200)" in shown.out
     assert "weights                                     71.8 GiB, exact" in shown.out
     assert "activations                                 2.60 GiB (2.45 to 2.76)" in shown.out
-    assert "about 816,832 tokens (801,888 to 819,968): 3.1 requests of the full 262,144 tokens" in shown.out
+    assert "about 816,928 tokens (802,352 to 820,400): 3.1 requests of the full 262,144 tokens" in shown.out
     assert "A memory utilisation of up to 0.94 is safe; it is set to 0.92." in shown.out
     assert "$63.30 an hour, $15,448 a month by the timetable (239 h), $46,527 always on" in shown.out
     assert "Asleep: $10.54 a day" in shown.out
@@ -109,7 +109,7 @@ def test_a_prepaid_block_says_that_sleeping_saves_nothing(tmp_path: Path, capsys
 
 
 WRONG = {
-    "too small a machine": ({"instanceType": "p5.48xlarge"}, 1, "each GPU lacks 19.5 GiB"),
+    "too small a machine": ({"instanceType": "p5.48xlarge"}, 1, "each GPU lacks 19.4 GiB"),
     "unknown model": ({"model": "kimi"}, 2, "dormouse:model: got kimi"),
     "misspelt key": ({"contextToken": 5}, 2, "did you mean contextTokens?"),
     "wrong zone": ({"capacity": [{"purchase": "spot", "zone": "euw1-az1"}]}, 2, "a zone of us-east-2"),
@@ -121,9 +121,14 @@ WRONG = {
     ),
     "public without TLS": ({"exposure": "public"}, 2, "a public endpoint speaks TLS only"),
     "expired": ({"expiresAt": "2020-01-01T00:00:00Z"}, 2, "an ISO time in the future"),
-    "two replicas": ({"replicas": 2}, 2, "several replicas of one model are not supported yet"),
+    "too many replicas": ({"replicas": 17}, 2, "a whole number from 1 to 16"),
     "context too long": ({"contextTokens": 1_000_000}, 2, "from 1,024 to 262,144 tokens"),
     "small volume": ({"weightsSizeGib": 100}, 2, "555 or more for kimi-k2.5"),
+    "token in clear": (
+        {"huggingFaceTokenSecret": "hf_seen"},
+        2,
+        "dormouse:huggingFaceTokenSecret: got a token in clear; accepted: a secret: pulumi config set --secret",
+    ),
     "bad timetable": ({"timetable": ["always"]}, 2, "entries such as `mon-fri 08:00-19:00`"),
 }
 
@@ -137,6 +142,7 @@ def test_wrong_stack_files_are_refused_without_a_traceback(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert said in shown.err
+    assert "hf_seen" not in shown.err
     assert "Traceback" not in shown.err
 
 

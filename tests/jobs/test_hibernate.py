@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.jobs import hibernate as module
+from infra.jobs import weight_volumes
 from infra.jobs.hibernate import HibernateRequest, hibernate
 from infra.jobs.lock import LostLockError
 from infra.jobs.progress import Report, Step
@@ -202,7 +202,7 @@ def test_a_dry_run_changes_nothing_and_names_the_steps(awake: World) -> None:
 
 
 def test_a_volume_that_stays_attached_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_VOLUME_S", 20.0)
+    monkeypatch.setattr(weight_volumes, "_VOLUME_S", 20.0)
     image = world.ec2.describe_images()["Images"][0]["ImageId"]
     other = world.ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, SubnetId=world.subnets["b"])["Instances"][0]
     world.ec2.attach_volume(VolumeId=world.volumes["b"], InstanceId=other["InstanceId"], Device="/dev/sdf")

@@ -143,7 +143,7 @@ def test_a_capacity_block_that_has_not_begun_is_not_even_asked(world: World) -> 
     with pytest.raises(CapacityError) as raised:
         wake(outputs, world.clients, world.clock)
     message = str(raised.value)
-    assert f"capacity block {block.reservation_id} is scheduled and starts {block.start:%Y-%m-%d %H:%M} UTC" in message
+    assert f"capacity block {block.reservation_id} starts at {block.start:%Y-%m-%d %H:%M} UTC, in " in message
     assert "capacity block cr-0fedcba9876543210 does not exist in this account and region" in message
     assert world.launched_ever() == before
     world.capacity.blocks.clear()
