@@ -5,92 +5,23 @@ last one destroys it.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
+from kubernetes.client import ApiClient
 
 from .cloud_process import CloudProcess
 from .control_plane import ControlPlane
+from .dev_stack import CLUSTER, NAMESPACE, World, assert_nothing_to_do, billed, capacities, dev_stack
 from .node_bridge import NodeBridge
-from .pulumi_cli import REPOSITORY, PulumiCommandError, PulumiStack
-from .pulumi_events import Run
+from .pulumi_cli import PulumiCommandError
 from .waiting import wait_until
 
-NAMESPACE = "dormouse-dev"
-CLUSTER = "dormouse-dev"
 HERE, THERE = "kimi-k2-5-us-east-2a", "kimi-k2-5-us-east-2b"
 FIRST, SECOND, ELSEWHERE = "spot-use2-az1", "on-demand-use2-az1", "on-demand-use2-az2"
-
-
-@dataclass
-class World:
-    """The stack and both of its clouds."""
-
-    stack: PulumiStack
-    cloud: CloudProcess
-    before: dict[str, set[str]]
-    core: CoreV1Api
-    apps: AppsV1Api
-
-    def group(self, slot: str) -> dict[str, Any]:
-        """The node group of a slot, as EKS describes it."""
-        return self.cloud.client("eks").describe_nodegroup(clusterName=CLUSTER, nodegroupName=self.group_name(slot))[
-            "nodegroup"
-        ]
-
-    def group_name(self, slot: str) -> str:
-        return next(made["nodeGroupName"] for made in self.stack.outputs()["slots"] if made["name"] == slot)
-
-    def set_desired(self, slot: str, count: int) -> None:
-        """What a brain does."""
-        eks = self.cloud.client("eks")
-        eks.update_nodegroup_config(
-            clusterName=CLUSTER, nodegroupName=self.group_name(slot), scalingConfig={"desiredSize": count}
-        )
-        wait_until(lambda: self.group(slot)["status"] == "ACTIVE", "the node group is active again")
-
-    def scale(self, deployment: str, replicas: int) -> None:
-        self.apps.patch_namespaced_deployment_scale(deployment, NAMESPACE, {"spec": {"replicas": replicas}})
-
-    def replicas(self, deployment: str) -> int:
-        return self.apps.read_namespaced_deployment(deployment, NAMESPACE).spec.replicas
-
-    def pods(self) -> list[Any]:
-        return self.core.list_namespaced_pod(NAMESPACE, label_selector="app.kubernetes.io/name=vllm").items
-
-    def volumes(self) -> list[dict[str, Any]]:
-        filters = [{"Name": "tag:dormouse.dev/model", "Values": ["kimi-k2.5"]}]
-        return self.cloud.client("ec2").describe_volumes(Filters=filters)["Volumes"]
-
-    def gpu_instances(self) -> list[dict[str, Any]]:
-        filters = [
-            {"Name": "instance-type", "Values": ["p5en.48xlarge", "p5e.48xlarge"]},
-            {"Name": "instance-state-name", "Values": ["pending", "running"]},
-        ]
-        found = self.cloud.client("ec2").describe_instances(Filters=filters)["Reservations"]
-        return [instance for reservation in found for instance in reservation["Instances"]]
-
-    def dormouse(self, *arguments: str, accepted: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
-        """Run the command line as a scheduled job would, in the stack's folder."""
-        done = subprocess.run(
-            [sys.executable, "-m", "infra.cli.main", *arguments],
-            cwd=self.stack.folder,
-            env=self.stack.environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert done.returncode in accepted, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
-        return done
 
 
 USUAL = {
@@ -125,12 +56,9 @@ def world(
     node_bridge: NodeBridge,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
-    stack = PulumiStack(
-        REPOSITORY, tmp_path_factory.mktemp("dev-stack"), engine_bin, aws_endpoint_url=cloud.endpoint_url
-    )
-    stack.set_config("dormouse:apiKeySecret", "0123456789abcdef" * 2, secret=True)
-    yield World(stack, cloud, _billed(cloud), CoreV1Api(kubernetes_client), AppsV1Api(kubernetes_client))
-    stack.remove_everything()
+    folder = tmp_path_factory.mktemp("dev-stack")
+    with dev_stack(folder, engine_bin, cloud, kubernetes_client) as made:
+        yield made
 
 
 def test_preview_creates_nothing_and_shows_fit_and_cost(world: World) -> None:
@@ -140,7 +68,7 @@ def test_preview_creates_nothing_and_shows_fit_and_cost(world: World) -> None:
     said = "\n".join(run.messages("info"))
     assert "Kimi K2.5 (595.1 GB) fits on one p5en.48xlarge (8 × H200)" in said
     assert "Asleep: $10.54 a day" in said
-    assert _billed(world.cloud) == world.before
+    assert billed(world.cloud) == world.before
     assert world.volumes() == []
     assert NAMESPACE not in [item.metadata.name for item in world.core.list_namespace().items]
 
@@ -184,7 +112,7 @@ def test_a_resource_that_fails_in_the_middle_is_made_good_by_the_next_up(world: 
 
 
 def test_a_second_preview_finds_nothing_to_do_and_a_refresh_no_drift(world: World) -> None:
-    _assert_nothing_to_do(world.stack.preview())
+    assert_nothing_to_do(world.stack.preview())
     refreshed = world.stack.refresh()
     assert refreshed.drifted == []
     assert refreshed.changed == 0
@@ -235,8 +163,8 @@ def test_wake_and_hibernate_whole(world: World, tmp_path: Path) -> None:
     assert world.gpu_instances() == []
     assert world.pods() == []
     assert world.replicas(HERE) == 0
-    wait_until(lambda: "nvidia.com/gpu" not in _capacities(world), "the GPU node has gone")
-    _assert_nothing_to_do(world.stack.preview())
+    wait_until(lambda: "nvidia.com/gpu" not in capacities(world), "the GPU node has gone")
+    assert_nothing_to_do(world.stack.preview())
 
 
 def test_a_refused_candidate_is_lowered_again_and_the_next_one_serves(world: World) -> None:
@@ -259,7 +187,7 @@ def test_a_refused_candidate_is_lowered_again_and_the_next_one_serves(world: Wor
 
 def test_a_node_in_another_zone_does_not_get_the_pod(world: World) -> None:
     world.set_desired(ELSEWHERE, 1)
-    wait_until(lambda: "nvidia.com/gpu" in _capacities(world), "the GPU node of the other zone is there")
+    wait_until(lambda: "nvidia.com/gpu" in capacities(world), "the GPU node of the other zone is there")
     world.scale(HERE, 1)
 
     def reason() -> str:
@@ -273,17 +201,17 @@ def test_a_node_in_another_zone_does_not_get_the_pod(world: World) -> None:
     world.scale(HERE, 0)
     world.set_desired(ELSEWHERE, 0)
     wait_until(lambda: not world.pods(), "the pod has gone")
-    wait_until(lambda: "nvidia.com/gpu" not in _capacities(world), "the GPU node has gone")
+    wait_until(lambda: "nvidia.com/gpu" not in capacities(world), "the GPU node has gone")
 
 
 def test_up_does_not_undo_what_the_brain_scaled(world: World) -> None:
     world.set_desired(FIRST, 1)
-    wait_until(lambda: "nvidia.com/gpu" in _capacities(world), "the GPU node is there")
+    wait_until(lambda: "nvidia.com/gpu" in capacities(world), "the GPU node is there")
     world.scale(HERE, 1)
     wait_until(lambda: [p.status.phase for p in world.pods()] == ["Running"], "the pod runs")
     uid = world.pods()[0].metadata.uid
 
-    _assert_nothing_to_do(world.stack.preview())
+    assert_nothing_to_do(world.stack.preview())
     # A change that touches every node group, and one that touches every object's labels.
     with configured(world, owner="other-team@example.com", maxSequences="64"):
         run = world.stack.up()
@@ -303,7 +231,7 @@ def test_up_does_not_undo_what_the_brain_scaled(world: World) -> None:
             timeout_s=120,
         )
         world.stack.refresh()
-        _assert_nothing_to_do(world.stack.preview())
+        assert_nothing_to_do(world.stack.preview())
 
     world.scale(HERE, 0)
     world.set_desired(FIRST, 0)
@@ -364,7 +292,7 @@ def test_destroy_keeps_and_names_the_weight_volumes_and_nothing_else(world: Worl
     left = [resource for resource in world.stack.resources() if resource["type"] == "aws:ebs/volume:Volume"]
     assert {resource["id"] for resource in left} == kept
     assert {volume["VolumeId"] for volume in world.volumes()} == kept
-    assert _billed(world.cloud) == world.before
+    assert billed(world.cloud) == world.before
     assert NAMESPACE not in [
         item.metadata.name for item in world.core.list_namespace().items if item.status.phase == "Active"
     ]
@@ -388,40 +316,10 @@ def test_up_after_destroy_adopts_the_volumes_that_were_kept(world: World) -> Non
     world.stack.remove_everything()
     assert world.stack.resources() == []
     assert {volume["VolumeId"] for volume in world.volumes()} == kept
-    assert _billed(world.cloud) == world.before
+    assert billed(world.cloud) == world.before
     for volume_id in kept:
         world.cloud.client("ec2").delete_volume(VolumeId=volume_id)
 
 
-def _assert_nothing_to_do(run: Run) -> None:
-    different = {operation: run.names(operation) for operation in run.urns if operation != "same"}
-    assert different == {}, run.changed_keys
-
-
-def _capacities(world: World) -> set[str]:
-    return {name for node in world.core.list_node().items for name in node.status.capacity}
-
-
 def _volume(world: World, volume_id: str) -> dict[str, Any]:
     return next(volume for volume in world.volumes() if volume["VolumeId"] == volume_id)
-
-
-def _billed(cloud: CloudProcess) -> dict[str, set[str]]:
-    """Everything in the account that costs money or stands in the way, but weight volumes."""
-    ec2, iam = cloud.client("ec2"), cloud.client("iam")
-    live = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
-    reservations = ec2.describe_instances(Filters=live)["Reservations"]
-    gateways = ec2.describe_nat_gateways()["NatGateways"]
-    budgets = cloud.client("budgets").describe_budgets(AccountId="123456789012").get("Budgets", [])
-    return {
-        "clusters": set(cloud.client("eks").list_clusters()["clusters"]),
-        "instances": {one["InstanceId"] for reservation in reservations for one in reservation["Instances"]},
-        "networks": {vpc["VpcId"] for vpc in ec2.describe_vpcs()["Vpcs"]},
-        "NAT gateways": {one["NatGatewayId"] for one in gateways if one["State"] != "deleted"},
-        "addresses": {one["AllocationId"] for one in ec2.describe_addresses()["Addresses"]},
-        "templates": {one["LaunchTemplateId"] for one in ec2.describe_launch_templates()["LaunchTemplates"]},
-        "budgets": {one["BudgetName"] for one in budgets},
-        "topics": {one["TopicArn"] for one in cloud.client("sns").list_topics()["Topics"]},
-        "roles": {role["RoleName"] for role in iam.list_roles()["Roles"]},
-        "logs": {one["logGroupName"] for one in cloud.client("logs").describe_log_groups()["logGroups"]},
-    }
