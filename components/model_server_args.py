@@ -55,6 +55,8 @@ class ModelServerArgs(TypedDict):
     """MiB a second of each weight volume."""
     volume_iops: NotRequired[int]
     """Operations a second of each weight volume."""
+    volume_asleep_mib_per_s: NotRequired[int]
+    """MiB a second of each weight volume while asleep, which jobs see to. Default: those that it has awake."""
     weights_source: NotRequired[str]
     """Where the hydrator downloads from: `huggingface`, `hf://…`, `modelscope://…` or `s3://…`."""
     weights_revision: NotRequired[str]

@@ -56,6 +56,11 @@ def weight_volumes(
         }
         if (iops := args.get("volume_iops")) is not None:
             volume["iops"] = iops
+        if (
+            args.get("volume_asleep_mib_per_s", args["volume_throughput_mib_per_s"])
+            != args["volume_throughput_mib_per_s"]
+        ):
+            volume["speed_changes"] = True
         if (snapshot_id := args.get("volume_snapshot_id")) is not None:
             volume["snapshot_id"] = snapshot_id
         volumes[zone + suffix] = WeightVolume(claim, volume, opts)

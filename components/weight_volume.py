@@ -15,6 +15,8 @@ LARGEST_GIB = 65_536
 IOPS_RANGE = (3_000, 80_000)
 THROUGHPUT_RANGE = (125, 2_000)
 IOPS_PER_MIB_PER_S = 4
+CHANGES_PER_DAY = 4
+"""Changes of one volume that EBS allows in any 24 hours, each after the one before it is complete (ModifyVolume)."""
 
 
 class WeightVolumeArgs(TypedDict):
@@ -38,6 +40,8 @@ class WeightVolumeArgs(TypedDict):
     """Name of the claim and of the persistent volume."""
     snapshot_id: NotRequired[str]
     """A snapshot to start from, `snap-…`. Default: an empty volume."""
+    speed_changes: NotRequired[bool]
+    """Whether jobs raise and lower throughput and IOPS; an update then leaves both as they are. Default: false."""
     tags: NotRequired[dict[str, str]]
     """Tags of the volume."""
 
@@ -65,6 +69,8 @@ class WeightVolume(pulumi.ComponentResource):
         namespace = given.required("namespace")
         claim_name = given.text("claim_name")
         snapshot_id = given.optional_text("snapshot_id")
+        # Only where a job changes them: everywhere else the configuration is what the volume has.
+        left_to_jobs = ["throughput", "iops"] if args.get("speed_changes") else []
         given.check()
 
         volume = aws.ebs.Volume(
@@ -84,7 +90,7 @@ class WeightVolume(pulumi.ComponentResource):
                 "dormouse.dev/source": source,
             },
             # protect stops a destroy; retain_on_delete keeps the disk when somebody takes the protection off.
-            opts=pulumi.ResourceOptions(parent=self, protect=True, retain_on_delete=True),
+            opts=pulumi.ResourceOptions(parent=self, protect=True, retain_on_delete=True, ignore_changes=left_to_jobs),
         )
         labels = {"app.kubernetes.io/managed-by": "dormouse", "dormouse.dev/model": model}
         manifest: dict[str, Any] = persistent_volume(claim_name, namespace, claim_name, zone, size_gib, labels)

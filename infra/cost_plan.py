@@ -54,12 +54,14 @@ class CostPlan:
     """All of it. A sum is None as soon as one of its prices is unknown.
 
     - `replicas`: how many run when all are awake; sums by the month count all of them.
+    - `raised`: what the volumes of all replicas cost more while awake, each as if for a whole month.
     """
 
     machines: tuple[MachineCost, ...]
     asleep: tuple[CostItem, ...]
     awake_hours_per_month: float
     replicas: int = 1
+    raised: tuple[CostItem, ...] = ()
 
     @property
     def asleep_usd_per_month(self) -> float | None:
@@ -79,17 +81,24 @@ class CostPlan:
 
     def month_usd(self, machine: MachineCost) -> float | None:
         """Dollars a month when every replica runs on `machine` for the timetable's hours, asleep costs included."""
-        asleep = self.asleep_usd_per_month
-        if asleep is None or machine.usd_per_hour is None:
-            return None
-        return asleep + machine.usd_per_hour * self.replicas * self.awake_hours_per_month
+        return self._usd(machine, self.awake_hours_per_month)
 
     def always_on_usd(self, machine: MachineCost) -> float | None:
         """Dollars a month when every replica runs on `machine` and never sleeps."""
-        asleep = self.asleep_usd_per_month
-        if asleep is None or machine.usd_per_hour is None:
+        return self._usd(machine, HOURS_PER_MONTH)
+
+    @property
+    def raised_usd_per_hour(self) -> float | None:
+        """Dollars an hour that raised volumes cost more than asleep, or None for want of a price."""
+        months = [item.usd_per_month for item in self.raised]
+        known = [month for month in months if month is not None]
+        return sum(known) / HOURS_PER_MONTH if len(known) == len(months) else None
+
+    def _usd(self, machine: MachineCost, awake_hours: float) -> float | None:
+        asleep, raised = self.asleep_usd_per_month, self.raised_usd_per_hour
+        if asleep is None or raised is None or machine.usd_per_hour is None:
             return None
-        return asleep + machine.usd_per_hour * self.replicas * HOURS_PER_MONTH
+        return asleep + (machine.usd_per_hour * self.replicas + raised) * awake_hours
 
 
 def plan_cost(environment: Environment, slots: Sequence[str]) -> CostPlan:
@@ -125,16 +134,22 @@ def plan_cost(environment: Environment, slots: Sequence[str]) -> CostPlan:
         item(f"{volumes}: {weights.size_gib} GiB", "ebs.gp3.gib-month", kept * weights.size_gib),
     ]
     # EBS counts throughput above 125 MiB/s and operations above 3,000.
-    extra_rate = weights.throughput_mib_per_s - THROUGHPUT_RANGE[0]
-    extra_iops = weights.iops - IOPS_RANGE[0]
+    extra_rate = weights.asleep_mib_per_s - THROUGHPUT_RANGE[0]
+    extra_iops = weights.asleep_iops - IOPS_RANGE[0]
     if extra_rate:
-        items.append(
-            item(f"{volumes}: {weights.throughput_mib_per_s} MiB/s", "ebs.gp3.mib-per-s-month", kept * extra_rate)
-        )
+        items.append(item(f"{volumes}: {weights.asleep_mib_per_s} MiB/s", "ebs.gp3.mib-per-s-month", kept * extra_rate))
     if extra_iops:
-        items.append(item(f"{volumes}: {weights.iops} IOPS", "ebs.gp3.iops-month", kept * extra_iops))
+        items.append(item(f"{volumes}: {weights.asleep_iops} IOPS", "ebs.gp3.iops-month", kept * extra_iops))
+    raised: list[CostItem] = []
+    if weights.asleep_mib_per_s != weights.throughput_mib_per_s:
+        awake = environment.replicas.machines
+        more = (weights.throughput_mib_per_s - weights.asleep_mib_per_s, weights.iops - weights.asleep_iops)
+        raised = [
+            item("raised throughput", "ebs.gp3.mib-per-s-month", awake * more[0]),
+            item("raised IOPS", "ebs.gp3.iops-month", awake * more[1]),
+        ]
     if weights.s3_copy:
         copied_gb = environment.model.published_weights_bytes / GB
         items.append(item(f"copy of the weights in S3: {copied_gb:,.0f} GB", "s3.standard.gb-month", copied_gb))
     hours = environment.cost.timetable.hours_per_month
-    return CostPlan(machines, tuple(items), hours, environment.replicas.count)
+    return CostPlan(machines, tuple(items), hours, environment.replicas.count, tuple(raised))

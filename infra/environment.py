@@ -39,7 +39,7 @@ KEYS = (
     "loadingPath", "maxBatchedTokens", "maxSequences", "model", "monthlyBudgetUsd", "networkCidr", "nodesPerReplica",
     "notifyEmails", "owner", "patienceMinutes", "preset", "region", "replicas", "returnToPreferred", "sleepMode",
     "timetable", "timeZone", "wakesPerMonth", "weightsIops", "weightsRevision", "weightsS3Copy", "weightsSizeGib",
-    "weightsSource", "weightsThroughputMibps", "weightsZones",
+    "weightsSource", "weightsThroughputAsleepMibps", "weightsThroughputMibps", "weightsZones",
 )  # fmt: skip
 _DEFAULT_MODEL = "kimi-k2.5"
 _SHORTEST_KEY = 24
@@ -201,7 +201,8 @@ def _account(read: ConfigurationReader) -> str | None:
 
 def _storage(weights: WeightSettings, machines: int) -> WeightStorage:
     volumes = max(1, len(weights.zones)) * machines
-    return storage_of(weights.size_gib, weights.throughput_mib_per_s, weights.iops, volumes, s3_copy=weights.s3_copy)
+    billed = weights.asleep_mib_per_s, weights.asleep_iops
+    return storage_of(weights.size_gib, weights.throughput_mib_per_s, billed, volumes, s3_copy=weights.s3_copy)
 
 
 def _access(read: ConfigurationReader) -> Access:

@@ -65,13 +65,15 @@ class LoadingPlan:
         }
 
 
-def storage_of(size_gib: int, throughput_mib_per_s: int, iops: int, zones: int, *, s3_copy: bool) -> WeightStorage:
-    """The storage with what EBS counts extra: throughput above 125 MiB/s and operations above 3,000."""
+def storage_of(
+    size_gib: int, throughput_mib_per_s: int, asleep: tuple[int, int], zones: int, *, s3_copy: bool
+) -> WeightStorage:
+    """The storage with what EBS counts extra while `asleep` (MiB/s, IOPS): above 125 MiB/s and above 3,000 IOPS."""
     return WeightStorage(
         size_gib,
         throughput_mib_per_s,
-        throughput_mib_per_s - THROUGHPUT_RANGE[0],
-        iops - IOPS_RANGE[0],
+        asleep[0] - THROUGHPUT_RANGE[0],
+        asleep[1] - IOPS_RANGE[0],
         zones,
         s3_copy,
     )

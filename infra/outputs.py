@@ -78,6 +78,8 @@ class StackOutputs:
     - `asleep_usd_per_day`: what is still billed while asleep, or None where a price is unknown.
     - `replicas`: lanes, each with slots of its own; one of them serves one replica.
     - `topic_arn`: the SNS topic that jobs tell their turns to, or None.
+    - `volume_mib_per_s`, `volume_iops`: of each weight volume for a wake; 0 where older outputs do not say.
+    - `volume_asleep_mib_per_s`: of each weight volume while asleep; the same as awake where nothing changes it.
     - `weights_copy_uri`: the regional copy of the model's folder, `s3://bucket/model`, or "".
     - `policy`: when it is to sleep and what it may cost, as JSON that `dormouse brain` reads; None takes the defaults.
     - `return_to_preferred`: whether a stack that had to leave a better candidate goes back once that may have a node.
@@ -107,6 +109,9 @@ class StackOutputs:
     return_to_preferred: bool = False
     policy: str | None = None
     weights_copy_uri: str = ""
+    volume_mib_per_s: int = 0
+    volume_iops: int = 0
+    volume_asleep_mib_per_s: int = 0
 
     @property
     def lanes(self) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from infra.loading_text import loading_lines
 from infra.naming import slot_names
 from infra.plan_text import cost_lines, fit_lines
 from infra.speed_text import speed_lines, speed_mapping
+from infra.throughput_plan import ThroughputPlan, plan_throughput
+from infra.throughput_text import throughput_lines
 from infra.weights_settings import TOKEN_KEY, plain_token_fault
 from serving.engine.extra_arguments import kv_offload_bytes
 from serving.errors import ConfigurationError, Fault
@@ -26,6 +28,7 @@ class Plan:
     service: ServicePlan
     cost: CostPlan
     loading: LoadingPlan
+    throughput: ThroughputPlan
     has_api_key: bool
 
     def lines(self) -> list[str]:
@@ -34,6 +37,8 @@ class Plan:
             *fit_lines(self.environment, self.service),
             "",
             *loading_lines(self.loading),
+            "",
+            *throughput_lines(self.throughput),
             "",
             *cost_lines(self.environment, self.cost),
             "",
@@ -67,6 +72,7 @@ class Plan:
             },
             "start": {"plannedLoadS": self.service.planned_load_s, "startupWindowS": self.service.startup_window_s},
             "loading": self.loading.to_mapping(),
+            "throughput": self.throughput.to_mapping(),
             "speed": speed_mapping(self.environment.model, self.service, self.cost),
             "cost": {
                 "asleepUsdPerDay": _cents(cost.asleep_usd_per_day),
@@ -122,11 +128,13 @@ def plan_file(path: Path) -> Plan:
     values.setdefault("apiKeySecret", {"secure": ""})
     environment = load(stack_name(path), values, datetime.now(UTC).date(), str(path))
     slots = slot_names(environment.candidates, {})
+    loading = plan_loading(environment)
     return Plan(
         environment,
         plan_environment(environment),
         plan_cost(environment, slots),
-        plan_loading(environment),
+        loading,
+        plan_throughput(environment, loading),
         has_api_key,
     )
 

@@ -57,6 +57,13 @@ def cost_lines(environment: Environment, cost: CostPlan) -> list[str]:
         else f"Awake, for each candidate in order: an hour of one replica, a month of all {cost.replicas}:",
         *(f"  {machine.candidate:<{_WIDTH}}{_awake(environment, cost, machine)}" for machine in cost.machines),
     ]
+    if cost.raised:
+        hour = (
+            "unknown"
+            if cost.raised_usd_per_hour is None
+            else f"${cost.raised_usd_per_hour:,.3f} an hour, counted above"
+        )
+        lines.append(f"  {'weight volumes raised while awake':<{_WIDTH}}{hour}")
     day = cost.asleep_usd_per_day
     month = cost.asleep_usd_per_month
     if day is None or month is None:
@@ -68,7 +75,8 @@ def cost_lines(environment: Environment, cost: CostPlan) -> list[str]:
         amount = "unknown" if item.usd_per_month is None else f"${item.usd_per_month:,.2f} a month"
         lines.append(f"  {item.name:<{_WIDTH}}{amount}")
     lines.append("Prices:")
-    lines += _origins([(m.key, m.price) for m in cost.machines] + [(i.key, i.price) for i in cost.asleep])
+    items = [*cost.asleep, *cost.raised]
+    lines += _origins([(m.key, m.price) for m in cost.machines] + [(i.key, i.price) for i in items])
     return lines
 
 

@@ -17,6 +17,8 @@ from infra.naming import COST_TAG_KEY, prefix, required_tags, slot_names
 from infra.outputs import Slot, StackOutputs
 from infra.plan import plan_environment
 from infra.plan_text import cost_lines, fit_lines
+from infra.throughput_plan import plan_throughput
+from infra.throughput_text import throughput_lines
 from infra.versions import kubernetes_minors
 from serving.errors import ConfigurationError, Fault
 from serving.loading import READS_S3
@@ -46,7 +48,8 @@ def build(environment: Environment, api_key: pulumi.Output[str], hub_token: pulu
     check_blocks(environment, zones)
     slots = slot_names(environment.candidates, {zone: ids_by_name[name] for zone, name in zones.items()})
     cost = plan_cost(environment, slots)
-    ways = loading_lines(plan_loading(environment))
+    loading = plan_loading(environment)
+    ways = [*loading_lines(loading), "", *throughput_lines(plan_throughput(environment, loading))]
     pulumi.log.info("\n".join(["", *fit_lines(environment, plan), "", *ways, "", *cost_lines(environment, cost)]))
 
     server = ModelServer(
@@ -113,6 +116,7 @@ def _server_args(
         "volume_size_gib": weights.size_gib,
         "volume_throughput_mib_per_s": weights.throughput_mib_per_s,
         "volume_iops": weights.iops,
+        "volume_asleep_mib_per_s": weights.asleep_mib_per_s,
         "context_tokens": environment.limits.context_tokens,
         "max_sequences": environment.limits.max_sequences,
         "kv_cache_dtype": environment.limits.kv_cache_dtype,
@@ -221,6 +225,9 @@ def _export(
                 delayed_request_worth=environment.cost.delayed_request_worth,
             ),
             weights_copy_uri=str(copy_uri),
+            volume_mib_per_s=environment.weights.throughput_mib_per_s,
+            volume_iops=environment.weights.iops,
+            volume_asleep_mib_per_s=environment.weights.asleep_mib_per_s,
         ).to_mapping()
 
     exported = pulumi.Output.all(

@@ -14,7 +14,7 @@ from serving.weights.sources import ACCEPTED_SOURCES, SourceKind, parse_source
 
 KEYS = (
     "huggingFaceEndpoint", "huggingFaceTokenSecret", "hydrateOn", "weightsIops", "weightsRevision", "weightsS3Copy",
-    "weightsSizeGib", "weightsSource", "weightsThroughputMibps", "weightsZones",
+    "weightsSizeGib", "weightsSource", "weightsThroughputAsleepMibps", "weightsThroughputMibps", "weightsZones",
 )  # fmt: skip
 TOKEN_KEY = "huggingFaceTokenSecret"  # noqa: S105 - the name of a key
 _HUB_SOURCE = "huggingface"
@@ -25,6 +25,7 @@ _SNAPSHOT = re.compile(r"snap-[0-9a-f]{8,17}")
 class WeightSettings:
     """The weight volume: GiB, MiB/s, IOPS, a snapshot id where it starts from one, and whether S3 holds a copy too.
 
+    - `throughput_asleep_mib_per_s`: while asleep, where jobs are to lower and raise it; None leaves it alone.
     - `source`, `revision`: what the hydrator downloads, such as `hf://org/name` and a commit.
     - `hydrate_on`: `cheap-node` or `gpu-node`.
     - `zones`: those of the candidates that keep a volume, as written there; the others load from the S3 copy.
@@ -42,6 +43,19 @@ class WeightSettings:
     hub_endpoint: str | None = None
     has_token: bool = False
     zones: tuple[str, ...] = ()
+    throughput_asleep_mib_per_s: int | None = None
+
+    @property
+    def asleep_mib_per_s(self) -> int:
+        """MiB a second while asleep."""
+        return (
+            self.throughput_mib_per_s if self.throughput_asleep_mib_per_s is None else self.throughput_asleep_mib_per_s
+        )
+
+    @property
+    def asleep_iops(self) -> int:
+        """IOPS while asleep: nobody reads then, so no more than the throughput needs where it is lowered."""
+        return self.iops if self.asleep_mib_per_s == self.throughput_mib_per_s else iops_for(self.asleep_mib_per_s)
 
 
 def read_weights(read: ConfigurationReader, model: ModelProfile, candidates: tuple[Candidate, ...]) -> WeightSettings:
@@ -56,6 +70,13 @@ def read_weights(read: ConfigurationReader, model: ModelProfile, candidates: tup
     if iops < throughput * IOPS_PER_MIB_PER_S:
         read.fault(
             "weightsIops", str(iops), f"{iops_for(throughput)} or more at {throughput} MiB/s; left out it is that"
+        )
+    asleep = read.whole_number("weightsThroughputAsleepMibps", *THROUGHPUT_RANGE, throughput, "MiB/s")
+    if asleep > throughput:
+        read.fault(
+            "weightsThroughputAsleepMibps",
+            str(asleep),
+            f"at most weightsThroughputMibps, {throughput}; left out it is that",
         )
     source, snapshot_id = _source(read, model)
     s3_copy = read.flag("weightsS3Copy", False)
@@ -72,6 +93,7 @@ def read_weights(read: ConfigurationReader, model: ModelProfile, candidates: tup
         hub_endpoint=_endpoint(read),
         has_token=read.has("huggingFaceTokenSecret"),
         zones=_zones(read, candidates, s3_copy=s3_copy),
+        throughput_asleep_mib_per_s=asleep,
     )
 
 

@@ -9,6 +9,7 @@ from infra.jobs.capacity import FailureKind, LaunchFailure, Refusal
 from infra.jobs.observation import LOADING, PENDING, READY, TERMINATING, Observation, PodView, SlotView
 from infra.jobs.operation import POLL_S, Operation, hourly
 from infra.jobs.state import loading_remaining_s, slot_serving
+from infra.jobs.volume_speed import raise_volumes
 from infra.jobs.weight_volumes import free_if_stuck, holder_words
 from infra.jobs.weights.copy import copy_problem
 from infra.outputs import Slot
@@ -45,6 +46,7 @@ class Candidate:
         self._deadline_s = deadline_s
         self._began_s = operation.clock.monotonic_s()
         self._forced = False
+        self._raised = False
 
     @property
     def _waited_s(self) -> float:
@@ -87,6 +89,8 @@ class Candidate:
         while True:
             seen = operation.observe()
             view = seen.slot(slot.name)
+            if view.paid:
+                self._raise_volumes()
             if view.ready_instance is not None:
                 self._journal.say("node", f"node {view.ready_instance.node_name} is Ready in {slot.zone}")
                 return None
@@ -132,6 +136,12 @@ class Candidate:
             f"{duration_text(slot.patience_s)}{refused}{_issues(view)}",
         )
         return None
+
+    def _raise_volumes(self) -> None:
+        """Once there is a machine, which takes minutes to join: before, a refusal would have used up EBS's changes."""
+        if not self._raised:
+            self._raised = True
+            raise_volumes(self._operation, self._slot)
 
     def _copy_problem(self) -> str:
         """Why the slot's pods would find nothing to load; empty where they would, or where that cannot be told."""

@@ -16,6 +16,7 @@ from infra.jobs.observe import observe
 from infra.jobs.operation import Operation, hourly, require_readable, run_locked
 from infra.jobs.progress import Journal, Progress, Report, Step, silent
 from infra.jobs.state import StateKind, is_left_behind, slot_serving, state_of
+from infra.jobs.volume_speed import lower_volumes
 from infra.jobs.weight_volumes import await_detached
 from infra.outputs import StackOutputs
 from serving.errors import ConfigurationError, Fault, JobError
@@ -104,6 +105,7 @@ def _hibernate(operation: Operation, request: HibernateRequest) -> Report:
             if view.state not in ("", "asleep"):
                 operation.annotate(view.name, "asleep", "hibernate found nothing running")
         operation.settle_move(seen)
+        lower_volumes(operation)
         operation.journal.say("done", "already asleep")
         return _report(operation, seen, changed=False)
     if not request.force:
@@ -197,6 +199,7 @@ def _stop_and_verify(operation: Operation, *, cluster: bool) -> Report:
     operation.stop_nodes(operation.outputs.slots, until_terminated=True)
     every = tuple(dict.fromkeys(one for slot in operation.outputs.slots for one in slot.volume_ids))
     seen = await_detached(operation, every)
+    lower_volumes(operation)
     if cluster:
         for view in seen.deployments:
             operation.annotate(view.name, "asleep", "hibernated")

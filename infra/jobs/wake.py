@@ -16,6 +16,7 @@ from infra.jobs.observation import READY, DeploymentView, Observation, PodView, 
 from infra.jobs.operation import Operation, hourly, require_readable, run_locked
 from infra.jobs.progress import Journal, Progress, Report, silent
 from infra.jobs.state import is_left_behind, slot_serving
+from infra.jobs.volume_speed import lower_volumes
 from infra.outputs import Slot, StackOutputs
 from serving.errors import CapacityError, ConfigurationError, Fault, JobError
 from serving.units import duration_text
@@ -124,6 +125,8 @@ def try_in_order(operation: Operation, order: Sequence[Slot], deadline_s: float)
         candidate = Candidate(operation, slot, deadline_s)
         refusal = candidate.bring_node() or candidate.start_pod()
         if refusal is None:
+            behind = {one for other in order[: len(refusals)] for one in other.volume_ids} - set(slot.volume_ids)
+            lower_volumes(operation, sorted(behind))
             return slot, refusals
         refusals.append(refusal)
         if refusal.kind == UNPROVEN:
@@ -131,6 +134,7 @@ def try_in_order(operation: Operation, order: Sequence[Slot], deadline_s: float)
         operation.journal.say("refused", str(refusal))
         _leave(operation, slot, refusal)
         operation.tell(EventKind.REFUSED, str(refusal), slot)
+    lower_volumes(operation, sorted({one for slot in order for one in slot.volume_ids}))
     bare = any(refusal.kind in (UNPROVEN, NO_COPY) for refusal in refusals)
     none = "no candidate serves" if bare else "no candidate could give a GPU node"
     sentence = (

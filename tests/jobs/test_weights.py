@@ -15,7 +15,7 @@ from infra.jobs.weights.hydrate import WeightRequest, hydrate, verify
 from infra.jobs.weights.places import VERIFIED_TAG
 from infra.jobs.weights.speed import change_speed
 from infra.jobs.weights.status import WeightState, weights_status
-from infra.jobs.weights.throughput import lower_after, raise_for_wake
+from infra.jobs.weights.throughput import Outcome, lower_after, raise_for_wake
 from infra.jobs.weights.volumes import read_volume
 from serving.errors import CapacityError, ConfigurationError, JobError
 from serving.manifests.hydrate import (
@@ -301,28 +301,35 @@ def test_throughput_keeps_a_change_for_lowering_and_stops_at_four_in_a_day(stack
             return self.now_
 
     at: Any = At()
-    assert raise_for_wake(stack.clients, at, volume_id, 1000, 1000) is None
+    # Somebody has asked for more operations than the throughput needs.
+    same = replace(stack.outputs, volume_mib_per_s=1000, volume_iops=6000, volume_asleep_mib_per_s=1000)
+    low = replace(same, volume_asleep_mib_per_s=250)
+    assert raise_for_wake(same, stack.clients, at, volume_id) is None
     words: list[tuple[bool, int]] = []
     for _ in range(2):
         for change in (raise_for_wake, lower_after):
             at.now_ += timedelta(hours=1)
-            done = change(stack.clients, at, volume_id, 1000, 250)
+            done = change(low, stack.clients, at, volume_id)
             assert done is not None
-            words.append((done.changed, done.left))
-    assert words == [(True, 3), (True, 2), (True, 1), (True, 0)]
-    assert read_volume(stack.clients, volume_id).throughput_mib_per_s == 250
-    refused = raise_for_wake(stack.clients, at, volume_id, 1000, 250)
+            volume = read_volume(stack.clients, volume_id)
+            words.append((done.changed, done.left, volume.throughput_mib_per_s, volume.iops))
+    up, down = (1000, 6000), (250, 3000)
+    assert words == [(True, 3, *up), (True, 2, *down), (True, 1, *up), (True, 0, *down)]
+    again = lower_after(low, stack.clients, at, volume_id)
+    assert again is not None
+    assert again.outcome is Outcome.ALREADY
+    refused = raise_for_wake(low, stack.clients, at, volume_id)
     assert refused is not None
     assert not refused.changed
     assert "was changed 4 times in 24 hours" in refused.words
     # The first is a day old then: one change is free, and it is kept for lowering.
     at.now_ = moment + timedelta(hours=25, minutes=1)
-    kept = raise_for_wake(stack.clients, at, volume_id, 1000, 250)
+    kept = raise_for_wake(low, stack.clients, at, volume_id)
     assert kept is not None
     assert not kept.changed
     assert "1 kept for lowering it again" in kept.words
     at.now_ = moment + timedelta(hours=26, minutes=1)
-    free = raise_for_wake(stack.clients, at, volume_id, 1000, 250)
+    free = raise_for_wake(low, stack.clients, at, volume_id)
     assert free is not None
     assert (free.changed, free.left) == (True, 1)
     stack.ec2.delete_volume(VolumeId=volume_id)

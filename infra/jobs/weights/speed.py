@@ -1,6 +1,6 @@
 """A person's wish for faster or cheaper volumes."""
 
-from components.weight_volume import THROUGHPUT_RANGE
+from components.weight_volume import THROUGHPUT_RANGE, iops_for
 from infra.clock import Clock
 from infra.jobs.clients import Clients
 from infra.jobs.weights.places import read_places
@@ -29,4 +29,8 @@ def change_speed(
             faults.append(Fault(f"speed {direction}", f"{mib_per_s} MiB/s", f"{wanted}, which {place.volume_id} has"))
     if faults:
         raise ConfigurationError(faults, "the command line")
-    return tuple(require_changed(set_throughput(clients, clock, place.volume_id, mib_per_s)) for place in places)
+    iops = iops_for(mib_per_s)
+    if outputs.volume_iops > iops_for(outputs.volume_mib_per_s):
+        # Somebody has asked for more than the throughput needs (weightsIops).
+        iops = max(iops, outputs.volume_iops)
+    return tuple(require_changed(set_throughput(clients, clock, place.volume_id, mib_per_s, iops)) for place in places)

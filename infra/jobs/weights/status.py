@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from components.weight_volume import CHANGES_PER_DAY
 from infra.clock import Clock
 from infra.jobs.clients import Clients
 from infra.jobs.kubernetes_api import KubernetesError, NotFound
@@ -12,7 +13,7 @@ from infra.jobs.observe_cluster import part
 from infra.jobs.weights.clone import read_clones
 from infra.jobs.weights.copy import copy_problem
 from infra.jobs.weights.places import WeightPlace, jobs_path, read_places
-from infra.jobs.weights.throughput import LARGEST_CHANGES, recent_changes
+from infra.jobs.weights.throughput import recent_changes
 from infra.jobs.weights.volumes import Snapshot, Volume, read_snapshots, read_volume
 from infra.outputs import StackOutputs
 from serving.errors import JobError
@@ -137,7 +138,7 @@ def _status(
     except JobError as gone:
         return WeightStatus(place, None, WeightState.MISSING, str(gone), None, own, 0, _copy_to(place))
     state, detail, percent = _state(place, volume, outputs, clients)
-    left = LARGEST_CHANGES - len(recent_changes(volume, None, clock.now()))
+    left = CHANGES_PER_DAY - len(recent_changes(volume, None, clock.now()))
     return WeightStatus(place, volume, state, detail, percent, own, left, _copy_to(place))
 
 

@@ -2,96 +2,113 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from components.weight_volume import iops_for
+from components.weight_volume import CHANGES_PER_DAY, iops_for
 from infra.clock import Clock
 from infra.jobs.aws_errors import error_code, error_message
 from infra.jobs.clients import Clients
 from infra.jobs.weights.volumes import Volume, read_volume, set_tag
+from infra.outputs import StackOutputs
 from serving.errors import JobError
 from serving.manifests.labels import PREFIX
 
 CHANGES_TAG = f"{PREFIX}/throughput-changes"
 """On a volume: when it was changed last. EC2 itself shows only the most recent change of each volume."""
-LARGEST_CHANGES = 4
-"""Changes that EBS allows in any 24 hours (EC2's ModifyVolume)."""
 _WINDOW = timedelta(hours=24)
 _UNFINISHED = ("modifying", "optimizing")
 _REFUSALS = ("VolumeModificationRateExceeded", "IncorrectModificationState", "VolumeModificationSizeLimitExceeded")
+
+
+class Outcome(StrEnum):
+    """What came of a wish to change a volume."""
+
+    CHANGED = "changed"
+    """EC2 was asked, and took it."""
+    ALREADY = "already"
+    """The volume has it."""
+    REFUSED = "refused"
+    """EBS's limits forbid it now."""
 
 
 @dataclass(frozen=True)
 class Change:
     """What came of a wish to change a volume.
 
-    - `changed`: whether EC2 was asked. `words`: for people; why not, where it was not.
+    - `words`: for people; why not, where it was not changed.
     - `left`: changes that EBS still allows within the next 24 hours.
     """
 
     volume_id: str
-    changed: bool
+    outcome: Outcome
     words: str
     left: int
 
+    @property
+    def changed(self) -> bool:
+        """Whether EC2 was asked and took it."""
+        return self.outcome is Outcome.CHANGED
 
-def set_throughput(clients: Clients, clock: Clock, volume_id: str, mib_per_s: int, *, keep: int = 0) -> Change:
-    """Ask for `mib_per_s` and the IOPS that it needs; nothing is done where the volume has it, or EBS's limits forbid.
 
+def set_throughput(
+    clients: Clients, clock: Clock, volume_id: str, mib_per_s: int, iops: int | None = None, *, keep: int = 0
+) -> Change:
+    """Ask for `mib_per_s` and `iops`; nothing is done where the volume has them, or EBS's limits forbid.
+
+    - `iops`: None is the fewest that the throughput needs.
     - `keep`: changes that must be left afterwards, such as 1 for lowering again what is raised now.
 
     Raises JobError where the volume is gone, and botocore's errors for anything but EBS's own limits.
     """
+    wanted = (mib_per_s, iops_for(mib_per_s) if iops is None else iops)
     volume = read_volume(clients, volume_id)
     latest = _latest(clients, volume_id)
     times = recent_changes(volume, latest, clock.now())
-    left = LARGEST_CHANGES - len(times)
-    if volume.throughput_mib_per_s == mib_per_s:
-        return Change(volume_id, False, f"{volume_id} has {mib_per_s} MiB/s already", left)
+    left = CHANGES_PER_DAY - len(times)
+    if (volume.throughput_mib_per_s, volume.iops) == wanted:
+        return Change(volume_id, Outcome.ALREADY, f"{volume_id} has {mib_per_s} MiB/s already", left)
     if latest is not None and latest.get("ModificationState") in _UNFINISHED:
         percent = latest.get("Progress", 0)
         words = f"{volume_id} is still at its last change ({latest['ModificationState']}, {percent} %); EBS takes one at a time"
-        return Change(volume_id, False, words, left)
+        return Change(volume_id, Outcome.REFUSED, words, left)
     if left <= keep:
         again = (min(times) + _WINDOW).strftime("%Y-%m-%d %H:%M UTC")
         reserve = f", {keep} kept for lowering it again" if keep else ""
-        words = f"{volume_id} was changed {len(times)} times in 24 hours, and EBS allows {LARGEST_CHANGES}{reserve}; the next from {again}"
-        return Change(volume_id, False, words, left)
+        words = f"{volume_id} was changed {len(times)} times in 24 hours, and EBS allows {CHANGES_PER_DAY}{reserve}; the next from {again}"
+        return Change(volume_id, Outcome.REFUSED, words, left)
     now = clock.now()
     # Written before: a run that is killed in between counts one too many, never one too few.
-    stamps = ";".join(one.strftime("%Y%m%dT%H%M%SZ") for one in [*times, now][-LARGEST_CHANGES:])
+    stamps = ";".join(one.strftime("%Y%m%dT%H%M%SZ") for one in [*times, now][-CHANGES_PER_DAY:])
     set_tag(clients, volume_id, CHANGES_TAG, stamps)
     try:
-        clients.ec2.modify_volume(VolumeId=volume_id, Throughput=mib_per_s, Iops=max(iops_for(mib_per_s), 3000))
+        clients.ec2.modify_volume(VolumeId=volume_id, Throughput=wanted[0], Iops=wanted[1])
     except ClientError as error:
         if error_code(error) not in _REFUSALS:
             raise
-        return Change(volume_id, False, f"EBS refused to change {volume_id}: {error_message(error)}", left - 1)
+        refused = f"EBS refused to change {volume_id}: {error_message(error)}"
+        return Change(volume_id, Outcome.REFUSED, refused, left - 1)
     words = f"{volume_id} goes from {volume.throughput_mib_per_s} to {mib_per_s} MiB/s; {left - 1} changes are left in 24 hours"
-    return Change(volume_id, True, words, left - 1)
+    return Change(volume_id, Outcome.CHANGED, words, left - 1)
 
 
-def raise_for_wake(
-    clients: Clients, clock: Clock, volume_id: str, awake_mib_per_s: int, asleep_mib_per_s: int
-) -> Change | None:
+def raise_for_wake(outputs: StackOutputs, clients: Clients, clock: Clock, volume_id: str) -> Change | None:
     """Before the pod starts: raise the volume, if the environment lowers it while asleep and a change to lower it is left.
 
-    None where awake and asleep are the same. Never raises for EBS's limits: a slower wake is still a wake.
+    None where awake and asleep are the same. EBS's limits are an outcome; raises as `set_throughput` does.
     """
-    if awake_mib_per_s == asleep_mib_per_s:
+    if outputs.volume_mib_per_s == outputs.volume_asleep_mib_per_s:
         return None
-    return set_throughput(clients, clock, volume_id, awake_mib_per_s, keep=1)
+    return set_throughput(clients, clock, volume_id, outputs.volume_mib_per_s, outputs.volume_iops, keep=1)
 
 
-def lower_after(
-    clients: Clients, clock: Clock, volume_id: str, awake_mib_per_s: int, asleep_mib_per_s: int
-) -> Change | None:
-    """After the weights are loaded, or asleep: lower the volume again; None where awake and asleep are the same."""
-    if awake_mib_per_s == asleep_mib_per_s:
+def lower_after(outputs: StackOutputs, clients: Clients, clock: Clock, volume_id: str) -> Change | None:
+    """Asleep: lower the volume again; None where awake and asleep are the same. Raises as `set_throughput` does."""
+    if outputs.volume_mib_per_s == outputs.volume_asleep_mib_per_s:
         return None
-    return set_throughput(clients, clock, volume_id, asleep_mib_per_s)
+    return set_throughput(clients, clock, volume_id, outputs.volume_asleep_mib_per_s)
 
 
 def recent_changes(volume: Volume, latest: dict[str, Any] | None, now: datetime) -> list[datetime]:
@@ -124,6 +141,6 @@ def _latest(clients: Clients, volume_id: str) -> dict[str, Any] | None:
 
 def require_changed(change: Change) -> Change:
     """Raise JobError for a change that a person asked for and EBS's limits forbid."""
-    if not change.changed and "already" not in change.words:
+    if change.outcome is Outcome.REFUSED:
         raise JobError(change.words)
     return change
