@@ -34,6 +34,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("infra.cli.plan_command", "does it fit and what will it cost, without any cloud"),
     "fit": ("infra.cli.fit_command", "does a model fit, on which machines, with how much room"),
     "choose": ("infra.cli.choose_command", "what to buy for a model: machine, purchase, layout, engine"),
+    "emit": ("infra.cli.emit_command", "units, compose file, manifests or command for one machine"),
     "calibrate": ("infra.cli.calibrate_command", "run the plan on this machine's GPUs and compare"),
     "image": ("infra.cli.image_command", "a recipe that bakes the engine's image into a disk"),
     "simulate": ("infra.cli.simulate_command", "replay past traffic: what sleeping costs, and whom it delays"),

@@ -80,12 +80,17 @@ class EngineOptions:
     - `layout`: None means tensor parallel over the plan's GPUs. `node`: which machine of the layout starts.
     - `extra`: the preset's and the user's own arguments, checked before (`extra_argument_faults`).
     - `s3`: the copy that a plan which streams from S3 reads; needed there and nowhere else.
+    - `weights_path`: the folder that holds the models' folders. `image_path`: where vLLM's own templates lie.
+    - `address`: where vLLM listens.
     """
 
     layout: EngineLayout | None = None
     node: Node = Node()
     extra: tuple[str, ...] = ()
     s3: S3Source | None = None
+    weights_path: str = WEIGHTS_PATH
+    image_path: str = _IMAGE_FOLDER
+    address: str = "0.0.0.0"
 
 
 def engine_arguments(model: ModelProfile, plan: ServicePlan, options: EngineOptions | None = None) -> list[str]:
@@ -97,16 +102,16 @@ def engine_arguments(model: ModelProfile, plan: ServicePlan, options: EngineOpti
     limits = plan.memory.limits
     layout = options.layout
     return [
-        _weights(model, plan, options.s3),
+        _weights(model, plan, options),
         f"--served-model-name={model.served_name}",
-        "--host=0.0.0.0",
+        f"--host={options.address}",
         f"--port={ENGINE_PORT}",
         *([f"--tensor-parallel-size={plan.memory.tensor_parallel}"] if layout is None else layout_arguments(layout)),
         *([] if layout is None else node_arguments(layout, options.node)),
         *limit_arguments(limits),
         f"--shutdown-timeout={plan.drain_s}",
         *model_arguments(model, None if layout is None else layout.vision_mode),
-        *_template_arguments(model, options.extra),
+        *_template_arguments(model, options),
         *loading_arguments(plan.loading, plan.memory.weights_bytes, options.extra),
         *_sampling_arguments(model, options.extra),
         *options.extra,
@@ -220,31 +225,31 @@ def node_arguments(layout: EngineLayout, node: Node) -> list[str]:
     ]
 
 
-def engine_environment(plan: ServicePlan, s3: S3Source | None = None) -> dict[str, str]:
-    """Environment of the vLLM container, without the API key; every cache lies below `CACHE_PATH`."""
+def engine_environment(plan: ServicePlan, s3: S3Source | None = None, cache_path: str = CACHE_PATH) -> dict[str, str]:
+    """Environment of the vLLM process, without the API key; every cache lies below `cache_path`."""
     return {
         # The weights are on the volume; a missing file must fail at once, not start a download.
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
-        "HF_HOME": f"{CACHE_PATH}/huggingface",
-        "VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm",
-        "HUMMING_CACHE_DIR": f"{CACHE_PATH}/humming",
-        "TRITON_CACHE_DIR": f"{CACHE_PATH}/triton",
-        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE_PATH}/inductor",
-        "FLASHINFER_WORKSPACE_BASE": f"{CACHE_PATH}/flashinfer",
+        "HF_HOME": f"{cache_path}/huggingface",
+        "VLLM_CACHE_ROOT": f"{cache_path}/vllm",
+        "HUMMING_CACHE_DIR": f"{cache_path}/humming",
+        "TRITON_CACHE_DIR": f"{cache_path}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache_path}/inductor",
+        "FLASHINFER_WORKSPACE_BASE": f"{cache_path}/flashinfer",
         # The engine's own patience is 600 s by default, shorter than a load from a slow volume.
         "VLLM_ENGINE_READY_TIMEOUT_S": str(plan.startup_window_s),
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        **loading_environment(plan.loading, s3, CACHE_PATH),
+        **loading_environment(plan.loading, s3, cache_path),
     }
 
 
-def model_environment(model: ModelProfile) -> dict[str, str]:
+def model_environment(model: ModelProfile, weights_path: str = WEIGHTS_PATH) -> dict[str, str]:
     """What this model's chat format needs beside `engine_environment`."""
     if not model.encodings:
         return {}
-    return {"TIKTOKEN_ENCODINGS_BASE": f"{weights_folder(model)}/{_ENCODINGS_FOLDER}"}
+    return {"TIKTOKEN_ENCODINGS_BASE": f"{weights_path}/{model.name}/{_ENCODINGS_FOLDER}"}
 
 
 def encoding_files(model: ModelProfile) -> tuple[str, ...]:
@@ -271,23 +276,23 @@ def weights_folder(model: ModelProfile) -> str:
     return f"{WEIGHTS_PATH}/{model.name}"
 
 
-def _weights(model: ModelProfile, plan: ServicePlan, s3: S3Source | None) -> str:
+def _weights(model: ModelProfile, plan: ServicePlan, options: EngineOptions) -> str:
     """The folder in the pod, or the address that the streamer reads; raises ConfigurationError where it is missing."""
     if plan.loading is not LoadingPath.S3_STREAMER:
-        return weights_folder(model)
-    if s3 is None:
+        return f"{options.weights_path}/{model.name}"
+    if options.s3 is None:
         raise ConfigurationError(
             [Fault("loading path", plan.loading, "a regional copy in S3 to stream from (weightsS3Copy: true)")],
             "the engine's arguments",
         )
-    return s3.uri
+    return options.s3.uri
 
 
-def _template_arguments(model: ModelProfile, extra: tuple[str, ...]) -> list[str]:
+def _template_arguments(model: ModelProfile, options: EngineOptions) -> list[str]:
     """The template of vLLM's image that the model's tool calls need, unless the user names one."""
-    if not model.chat_template or "--chat-template" in given_flags(extra):
+    if not model.chat_template or "--chat-template" in given_flags(options.extra):
         return []
-    return [f"--chat-template={_IMAGE_FOLDER}/{model.chat_template}"]
+    return [f"--chat-template={options.image_path}/{model.chat_template}"]
 
 
 def _sampling_arguments(model: ModelProfile, extra: tuple[str, ...]) -> list[str]:
