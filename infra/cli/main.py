@@ -27,6 +27,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "hold": ("infra.cli.hold_command", "keep things as they are, or awake, for a while"),
     "doctor": ("infra.cli.doctor_command", "name what is wrong and what helps"),
     "smoke": ("infra.cli.smoke_command", "prove that a server answers as callers expect"),
+    "load": ("infra.cli.load_command", "load a server and say what it gives, how quickly, at what price"),
     "connect": ("infra.cli.connect_command", "forward a port of this machine to the service"),
     "preflight": ("infra.cli.preflight_command", "ask AWS what would stop you, before anything is spent"),
     "block": ("infra.cli.block_command", "find, buy, list and extend Capacity Blocks"),

@@ -2,16 +2,12 @@
 
 import argparse
 import json
-import os
-import socket
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from infra.cli.options import add_parser
+from infra.cli.server_options import PAGE_ERRORS, add_key_file, open_client, read_key, read_page
 from serving.errors import ConfigurationError, Fault
 
 if TYPE_CHECKING:
@@ -28,7 +24,6 @@ _EXAMPLES = """\
   dormouse smoke http://127.0.0.1:8000
   dormouse smoke http://127.0.0.1:8000 --key-file key.txt --junit smoke.xml --skip needle
 """
-_KEY_VARIABLE = "DORMOUSE_API_KEY"
 _WHERE = "the command line"
 
 
@@ -36,7 +31,7 @@ def add_to(commands: "Subparsers") -> None:
     """Add the subcommand."""
     parser = add_parser(commands, "smoke", "prove that a server answers as callers expect", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("url", metavar="URL", help="the server's address, with or without /v1")
-    parser.add_argument("--key-file", metavar="FILE", help=f"a file with the API key (default: ${_KEY_VARIABLE})")
+    add_key_file(parser)
     parser.add_argument("--model", help="the name to ask for (default: the first that is listed)")
     parser.add_argument("--metrics-url", metavar="URL", help="vLLM's metrics page, for the check of cancellation")
     parser.add_argument("--ca-file", metavar="FILE", help="certificate authorities for https")
@@ -77,19 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _target(arguments: argparse.Namespace) -> "Target":
-    from components.programs.smoke.client import Client
     from components.programs.smoke.target import Target
 
-    key = _key(arguments.key_file)
-    try:
-        client = Client(arguments.url, key, arguments.timeout, arguments.ca_file)
-    except ValueError as error:
-        raise ConfigurationError([Fault("URL", arguments.url, "http://HOST:PORT or https://HOST")], _WHERE) from error
-    if why := _unreachable(arguments.url):
-        accepted = "a server that listens; `dormouse connect` opens a stack's on 127.0.0.1:8000"
-        raise ConfigurationError([Fault("URL", why, accepted)], _WHERE)
+    key = read_key(arguments.key_file)
     return Target(
-        client,
+        open_client(arguments, key, arguments.timeout, arguments.ca_file),
         arguments.model,
         reasoning=not arguments.no_reasoning,
         tools=not arguments.no_tools,
@@ -98,36 +85,10 @@ def _target(arguments: argparse.Namespace) -> "Target":
     )
 
 
-def _key(file: str | None) -> str:
-    if file is None:
-        if not (key := os.environ.get(_KEY_VARIABLE, "")):
-            raise ConfigurationError(
-                [Fault("--key-file", "nothing", f"a file with the key, or ${_KEY_VARIABLE}")], _WHERE
-            )
-        return key
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text"
-        raise ConfigurationError([Fault("--key-file", f"{file} ({why})", "a file with the API key")], _WHERE) from error
-
-
 def _page(url: str) -> str:
     from components.programs.smoke.client import NoAnswer
 
     try:
-        with urllib.request.urlopen(url, timeout=15) as answer:  # noqa: S310 - the user's own address
-            return answer.read().decode(errors="replace")
-    except (OSError, urllib.error.URLError, ValueError) as error:
+        return read_page(url)
+    except PAGE_ERRORS as error:
         raise NoAnswer(f"the metrics page: {error}") from error
-
-
-def _unreachable(url: str, timeout_s: float = 5.0) -> str:
-    """Why nothing listens at the address, or an empty text where something does."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        socket.create_connection((parts.hostname or "", port), timeout=timeout_s).close()
-    except OSError as error:
-        return f"{parts.hostname}:{port}: {error.strerror or error}"
-    return ""
