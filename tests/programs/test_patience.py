@@ -53,10 +53,11 @@ def test_told_to_end_it_waits_no_more() -> None:
     assert clock.waits_s == []
 
 
-@pytest.mark.parametrize(
-    "given", ["7", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), "soon", ""]
-)
+@pytest.mark.parametrize("given", ["7", "in an hour", "soon", ""])
 def test_retry_after_may_be_seconds_or_a_date(given: str, hub: Hub) -> None:
+    if given == "in an hour":
+        # Not in the parameters: workers that collect in different seconds would disagree about the test's name.
+        given = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     hub.troubles["listing"] = [Trouble(status=429, headers={"Retry-After": given} if given else {})]
     transport = Transport(5, 1, 1, Event())
     url = f"{hub.url}/api/models/{REPOSITORY}/revision/main"
