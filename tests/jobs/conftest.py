@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.jobs import candidate
 from tests.jobs.world import World
 
 
@@ -14,6 +15,8 @@ def one_world() -> Iterator[World]:
 
 
 @pytest.fixture
-def world(one_world: World) -> World:
+def world(one_world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    # On the fast clock a thread that stalls for a second must not pass for a node that never joins.
+    monkeypatch.setattr(candidate, "NODE_JOIN_S", 20_000.0)
     one_world.reset()
     return one_world
